@@ -16,6 +16,9 @@
 enum {
     UNIT_BYTES = 1024, /* QIF_DQBLKSIZE: what limits are counted in */
     ATTEMPTS_MAX = 64,
+    /* A file with content occupies a block of this size, so the bytes run out first. Empty files have no block. But
+     * their inodes take space that XFS counts for no project, and ext4 has a fixed number of them for all volumes. */
+    BYTES_PER_INODE = 4096,
 };
 
 static int quota_call(int dir, unsigned command, uint32_t project, void *data)
@@ -73,7 +76,9 @@ int quota_project_of(int dir, uint32_t *ret, struct err *err)
 
 static int set_limit(const struct disk *d, uint64_t bytes, struct err *err)
 {
-    struct if_dqblk limit = {.dqb_bhardlimit = (bytes + UNIT_BYTES - 1) / UNIT_BYTES, .dqb_valid = QIF_BLIMITS};
+    struct if_dqblk limit = {.dqb_bhardlimit = (bytes + UNIT_BYTES - 1) / UNIT_BYTES,
+                             .dqb_ihardlimit = (bytes + BYTES_PER_INODE - 1) / BYTES_PER_INODE,
+                             .dqb_valid = QIF_LIMITS};
     if (quota_call(d->dir, Q_SETQUOTA, d->project, &limit) != 0)
         return err_sys(err, errno, "cannot limit '%s' to %llu bytes", d->path, (unsigned long long)bytes);
     return 0;

@@ -86,11 +86,14 @@ def test_each_row_names_tests_that_exist(row):
     assert len(row) == 4, row
     python = re.findall(r"`([\w/]+_test\.py)`( \w+)?", row[3])
     unit = re.findall(r"`unit-(\w+)-(\w+)`", row[3])
-    assert python or unit, "no test"
+    other = re.findall(r"`(tests/[\w/]+_test\.c)`", row[3])
+    assert python or unit or other, "no test"
     for name, word in python:
         assert any(word.strip() in test for test in named_tests(name)), f"{name} has no test with '{word.strip()}'"
     for room, file in unit:
         assert (TOP / f"tests/unit/{room}/{file}_test.c").exists(), file
+    for file in other:
+        assert (TOP / file).exists(), file
 
 
 def test_csi_driver_has_no_inline_volumes():

@@ -46,6 +46,47 @@ static void a_full_volume_is_felt_by_its_writer_alone(void **state)
     erase(s, b);
 }
 
+/* Empty files until an error; returns their number. */
+static uint64_t litter(const struct volume *v, uint64_t most, int *ret_errnum)
+{
+    uint64_t count = 0;
+    int data = -1;
+    must(volume_data(v, &data, &err));
+    *ret_errnum = 0;
+    for (; count < most; count++) {
+        char name[32];
+        snprintf(name, sizeof name, "%llu", (unsigned long long)count);
+        int fd = openat(data, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (fd < 0) {
+            *ret_errnum = errno;
+            break;
+        }
+        close(fd);
+    }
+    close(data);
+    return count;
+}
+
+static void volume_of_empty_files_has_no_more_than_its_share_of_inodes(void **state)
+{
+    (void)state;
+    struct volume_usage u;
+    int errnum;
+    auto_space s = open_pool(pool_path);
+    auto_volume a = create(s, "a", 32 * MIB);
+    auto_volume b = create(s, "b", 32 * MIB);
+    must(volume_usage(a, &u, &err));
+    assert_int_equal(u.total_inodes, 8192);
+    assert_in_range(litter(a, 10000, &errnum), 8000, 8192);
+    assert_true(errnum == ENOSPC || errnum == EDQUOT);
+    assert_int_equal(litter(b, 100, &errnum), 100);
+    must(space_grow(s, &a->spec->id, 64 * MIB, &err));
+    must(volume_usage(a, &u, &err));
+    assert_int_equal(u.total_inodes, 16384);
+    erase(s, a);
+    erase(s, b);
+}
+
 static void usage_is_the_volumes_own(void **state)
 {
     (void)state;
@@ -141,6 +182,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quota_is_chosen_because_the_kernel_has_it),
         cmocka_unit_test(a_full_volume_is_felt_by_its_writer_alone),
+        cmocka_unit_test(volume_of_empty_files_has_no_more_than_its_share_of_inodes),
         cmocka_unit_test(usage_is_the_volumes_own),
         cmocka_unit_test(a_volume_grows_at_once),
         cmocka_unit_test(promised_space_is_not_promised_again),
