@@ -2,6 +2,7 @@
 /* CreateVolume: writes an order, wakes its node and waits for its answer. The order's name derives from the
  * request's: a repeated call finds it, also after a restart or at another replica. The order is the only state
  * that the call leaves. */
+#include "api/node.h"
 #include "claim.h"
 #include "order.h"
 #include "private.h"
@@ -10,6 +11,13 @@
 #include "util/names.h"
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
+
+/* A call that waits for such a node would keep a thread of the provisioner from all other claims. */
+static bool is_unreachable(struct control *c, const char *node)
+{
+    auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
+    return j && api_node_has_taint(j, API_NODE_UNREACHABLE);
+}
 
 struct roomiest_pool {
     struct api_pool *best; /* owned; the pool with the most free space */
@@ -59,6 +67,8 @@ static int place_at(struct control *c, const struct order_request *o, const stru
     int r = pool_get(c, node, o->volume->pool, &p, err);
     if (r == 0 && !p)
         r = err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL, "node %s: pool '%s' not found", node, o->volume->pool);
+    if (r == 0 && is_unreachable(c, node))
+        r = err_fail(err, ERR_NO_SPACE, CIS_NODE_PENDING, "node %s: does not respond", node);
     if (r == 0)
         r = pool_takes(p, o->volume->capacity_bytes, err);
     if (r == 0)
@@ -220,6 +230,8 @@ int control_create(void *ctx, struct rpc_call *call, const struct csi_create *q,
         r = find_or_order(c, &o, &found, err);
     if (r == 0)
         r = check_found(found, &o, err);
+    if (r == 0 && order_state_of(found) == ORDER_OPEN && is_unreachable(c, found->node))
+        r = still_open(found, err);
     /* A repeated call wakes the node too: the first one may have died before it did. */
     if (r == 0 && order_state_of(found) == ORDER_OPEN)
         r = control_wake_pool(c, found->node, found->pool, err);

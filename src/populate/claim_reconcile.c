@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reconciles a claim: finds its objects in the informers and makes the one step that claim.h decides. The change that
  * it makes enqueues the claim again. */
+#include "api/node.h"
 #include "api/pool.h"
 #include "api/source.h"
 #include "api/volume.h"
@@ -176,19 +177,6 @@ static int source_is_granted(struct populate *p, const struct claim *target, boo
 
 /* ---- node -------------------------------------------------------------------------------------------------------- */
 
-/* The controller manager taints a node that does not respond. The informer's copy has no status. */
-static bool is_unreachable(const json *node)
-{
-    const json *taints = json_at(node, "spec.taints");
-    struct err ignored;
-    struct str key;
-    for (size_t i = 0; i < json_count(taints); i++)
-        if (json_get_str(json_item(taints, i), "key", &key, &ignored) == 0 &&
-            (str_eq(key, STR("node.kubernetes.io/unreachable")) || str_eq(key, STR("node.kubernetes.io/not-ready"))))
-            return true;
-    return false;
-}
-
 enum claim_node node_state(struct populate *p, struct str name)
 {
     struct err ignored;
@@ -196,7 +184,8 @@ enum claim_node node_state(struct populate *p, struct str name)
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
     if (!node)
         return CLAIM_NODE_GONE;
-    if (is_unreachable(node))
+    /* The informer's copy has no status. */
+    if (api_node_has_taint(node, API_NODE_UNREACHABLE) || api_node_has_taint(node, API_NODE_NOT_READY))
         return CLAIM_NODE_UNREADY;
     if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0)
         cordoned = false;

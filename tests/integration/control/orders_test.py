@@ -4,6 +4,7 @@ whichever controller answers and whichever process is killed in between."""
 
 import concurrent.futures
 import signal
+import time
 
 import grpc
 import pytest
@@ -87,6 +88,22 @@ def test_a_node_that_is_slow_is_waited_for_and_asked_again(nodes, controllers):
     assert code == Code.ABORTED and "node-a has not created it yet" in text and "CIS5108" in text
     node.makes = answers
     assert controller.create(name, node="node-a").volume_id
+
+
+def test_a_call_for_a_node_that_does_not_respond_is_answered_at_once(cluster, nodes, controllers):
+    """Else a few dozen claims on such a node would keep all threads of the provisioner."""
+    node = nodes()
+    node.makes = lambda order: None
+    controller, name = controllers(), new_name()
+    controller.create_fails(name, node="node-a", timeout=3)  # leaves its order
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    cluster.patch("/api/v1/nodes/node-a", {"spec": {"taints": [taint]}})
+    code, text = eventually(lambda: next((e for e in [controller.create_fails(new_name(), node="node-a", timeout=3)]
+                                          if e[0] == Code.RESOURCE_EXHAUSTED), None))
+    assert "node-a: does not respond" in text
+    began = time.monotonic()
+    code, text = controller.create_fails(name, node="node-a", timeout=20)
+    assert code == Code.ABORTED and "CIS5108" in text and time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

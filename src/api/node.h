@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node.h - reads Kubernetes's own Node objects. Pure. */
+#pragma once
+
+#include "util/json.h"
+
+/* Of the controller manager, on a Node whose kubelet does not respond. */
+#define API_NODE_UNREACHABLE "node.kubernetes.io/unreachable"
+#define API_NODE_NOT_READY "node.kubernetes.io/not-ready"
+
+bool api_node_has_taint(const json *node, const char *key);
