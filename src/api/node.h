@@ -4,7 +4,7 @@
 
 #include "util/json.h"
 
-/* Of the controller manager, on a Node whose kubelet does not respond. */
+/* Taints of the controller manager: the kubelet does not respond, or says that it is not ready. */
 #define API_NODE_UNREACHABLE "node.kubernetes.io/unreachable"
 #define API_NODE_NOT_READY "node.kubernetes.io/not-ready"
 

@@ -230,11 +230,10 @@ int control_create(void *ctx, struct rpc_call *call, const struct csi_create *q,
         r = find_or_order(c, &o, &found, err);
     if (r == 0)
         r = check_found(found, &o, err);
-    if (r == 0 && order_state_of(found) == ORDER_OPEN && is_unreachable(c, found->node))
-        r = still_open(found, err);
     /* A repeated call wakes the node too: the first one may have died before it did. */
     if (r == 0 && order_state_of(found) == ORDER_OPEN)
-        r = control_wake_pool(c, found->node, found->pool, err);
+        r = is_unreachable(c, found->node) ? still_open(found, err)
+                                           : control_wake_pool(c, found->node, found->pool, err);
     if (r == 0)
         r = await_answer(c, call, found, &made, err);
     if (r == 0)

@@ -336,23 +336,28 @@ static EVP_PKEY *read_rsa(struct str pem)
     return key;
 }
 
+/* -1: the key does not have this number. */
+static int bits_of(const EVP_PKEY *key, const char *number)
+{
+    BIGNUM *n = NULL;
+    int bits = EVP_PKEY_get_bn_param(key, number, &n) == 1 ? BN_num_bits(n) : -1;
+    BN_clear_free(n);
+    return bits;
+}
+
 /* Does the key have two primes, and no number longer than the modulus? libcrypto does not check it, and the time of a
  * signature grows with the cube of the longest one. */
 static bool is_plausible(const EVP_PKEY *key)
 {
-    static const char *const names[] = {OSSL_PKEY_PARAM_RSA_E,         OSSL_PKEY_PARAM_RSA_D,
-                                        OSSL_PKEY_PARAM_RSA_FACTOR1,   OSSL_PKEY_PARAM_RSA_FACTOR2,
-                                        OSSL_PKEY_PARAM_RSA_FACTOR3,   OSSL_PKEY_PARAM_RSA_EXPONENT1,
-                                        OSSL_PKEY_PARAM_RSA_EXPONENT2, OSSL_PKEY_PARAM_RSA_COEFFICIENT1};
+    static const char *const numbers[] = {OSSL_PKEY_PARAM_RSA_E,           OSSL_PKEY_PARAM_RSA_D,
+                                          OSSL_PKEY_PARAM_RSA_FACTOR1,     OSSL_PKEY_PARAM_RSA_FACTOR2,
+                                          OSSL_PKEY_PARAM_RSA_EXPONENT1,   OSSL_PKEY_PARAM_RSA_EXPONENT2,
+                                          OSSL_PKEY_PARAM_RSA_COEFFICIENT1};
     int bits = EVP_PKEY_get_bits(key);
-    bool good = bits <= RSA_BITS_MAX;
-    for (size_t i = 0; i < countof(names) && good; i++) {
-        BIGNUM *number = NULL;
-        if (EVP_PKEY_get_bn_param(key, names[i], &number) == 1)
-            good = BN_num_bits(number) <= bits && strcmp(names[i], OSSL_PKEY_PARAM_RSA_FACTOR3) != 0;
-        BN_clear_free(number);
-    }
-    return good;
+    for (size_t i = 0; i < countof(numbers); i++)
+        if (bits_of(key, numbers[i]) > bits)
+            return false;
+    return bits <= RSA_BITS_MAX && bits_of(key, OSSL_PKEY_PARAM_RSA_FACTOR3) < 0;
 }
 
 int rs256_sign(struct str pem, struct str bytes, struct sbuf *ret_signature, struct err *err)
