@@ -162,11 +162,21 @@ static int gone_file_found(struct hydrate *h, struct str path, struct err *err)
     return h->o.delete_gone ? drop(h, path, err) : 0;
 }
 
+/* A run may have ended between the removal of a file and that of its directory. */
+static int gone_file_missing(struct hydrate *h, struct str path, struct err *err)
+{
+    struct stat st;
+    struct err ignored;
+    if (!h->o.delete_gone || path_check(path, &ignored) < 0 || target_stat(h->target, path, &st) || errno != ENOENT)
+        return 0;
+    return drop_dirs(h, str_sub(path, 0, path_directory_len(path)), err);
+}
+
 /* An object that the new listing lacks, and whose file users can read. */
 static int gone(struct hydrate *h, FILE *list, const struct index_entry *was, struct err *err)
 {
     if (!is_ours(h, was->path, was->size_bytes, was->mtime_ns))
-        return 0;
+        return gone_file_missing(h, was->path, err);
     if (!h->o.delete_gone)
         fprintf(list, "%" PRIu64 " %" PRId64 " %.*s%c", was->size_bytes, was->mtime_ns, STR_FMT(was->path), '\0');
     return gone_file_found(h, was->path, err);
@@ -199,8 +209,9 @@ static int gone_before(struct hydrate *h, FILE *list, struct err *err)
         if (r < 0 || sscanf(line, "%" SCNu64 " %" SCNd64 " %n", &size_bytes, &mtime_ns, &at) != 2 || at == 0)
             continue;
         struct str path = str_of(line + at);
-        if (index_find(h->index, path, &id, &ignored) < 0 && is_ours(h, path, size_bytes, mtime_ns))
-            r = gone_file_found(h, path, err);
+        if (index_find(h->index, path, &id, &ignored) < 0)
+            r = is_ours(h, path, size_bytes, mtime_ns) ? gone_file_found(h, path, err)
+                                                       : gone_file_missing(h, path, err);
     }
     return r;
 }
