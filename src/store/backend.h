@@ -64,6 +64,7 @@ struct job_args {
     size_t part_count;
     struct digest whole;
     struct rate *rate;
+    bool new_connection; /* a reply to this request was malformed: its connection may have bytes of it left */
     bool patient;
     bool is_of_write; /* HEAD: a part of a write, which retries it */
     void (*on_head)(void *ctx, const struct store_object *told);
@@ -87,10 +88,9 @@ struct store_job {
     uint64_t began_ns;
     uint64_t served_ns; /* monotonic: when this job last received a byte */
     unsigned attempt;
-    bool new_connection; /* the attempt before got a malformed reply */
-    bool starting;       /* the backend's start() is on the stack: on_done must be called later */
-    bool running;        /* an attempt is under way */
-    bool cancelled;      /* by store_cancel, or because the other attempt won */
+    bool starting;  /* the backend's start() is on the stack: on_done must be called later */
+    bool running;   /* an attempt is under way */
+    bool cancelled; /* by store_cancel, or because the other attempt won */
 
     struct {                     /* a read only (race.c) */
         struct timer watch;      /* until the next attempt, or until it is given up */

@@ -372,7 +372,7 @@ static void submit(struct store_call *c)
         .body_len = c->sent.len + (c->sends_body ? c->job.args.body.len + c->behind.len : 0),
         .body_read = c->sends_body ? read_body : NULL,
         .body_seek = c->sends_body ? seek_body : NULL,
-        .new_connection = c->job.new_connection,
+        .new_connection = c->job.args.new_connection,
         .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
         .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and only spaces arrive */

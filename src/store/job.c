@@ -211,7 +211,7 @@ static void fire_answer(struct timer *t)
 void job_attempt(struct store_job *j)
 {
     unsigned requests = j->reply.requests, heads = j->reply.heads;
-    j->new_connection = j->reply.is_malformed;
+    j->args.new_connection |= j->reply.is_malformed;
     j->reply = (struct store_reply){.requests = requests, .heads = heads};
     j->attempt++;
     j->timer.fire = NULL;

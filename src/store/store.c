@@ -140,6 +140,7 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
                             .offset = g->offset,
                             .len = g->len,
                             .rate = g->rate,
+                            .new_connection = g->new_connection,
                             .patient = g->patient,
                             .on_head = g->on_head,
                             .on_data = g->on_data};
@@ -147,7 +148,6 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
     j->ctx = g->ctx;
     j->on_done = g->on_done;
     j->attempt = g->attempts;
-    j->reply.is_malformed = g->new_connection; /* as after an attempt of this job */
     return job_submit(j);
 }
 
