@@ -6,7 +6,7 @@ function flush() {
     name = ""
 }
 /^Verbs:/ { verbs = 1; next }
-verbs && /^  [a-z]/ { printf "VERB\t%s\t%s\t%s\n", owner, $1, substr($0, index($0, $2)); next }
+verbs && /^  [a-z]/ { help = $0; sub(/^ +[^ ]+ +/, "", help); printf "VERB\t%s\t%s\t%s\n", owner, $1, help; next }
 /^ +(-[a-zA-Z], )?--[a-z]/ {
     verbs = 0
     flush()
