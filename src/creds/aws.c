@@ -22,15 +22,32 @@ enum { FILE_MAX = 1 << 20, URL_MAX = 2048, TOKEN_MAX = 64 << 10 };
 
 /* ---- profiles ---------------------------------------------------------------------------------------------------- */
 
-static bool read_aws_file(const char *variable, const char *name, char **ret, size_t *ret_len)
+static const struct aws_file {
+    const char *variable, *name;
+} files[] = {{"AWS_SHARED_CREDENTIALS_FILE", "credentials"}, {"AWS_CONFIG_FILE", "config"}};
+
+static int read_aws_file(bool config, char path[PATH_MAX], char **ret, size_t *ret_len, struct err *err)
+{
+    const struct aws_file *f = &files[config];
+    const char *named = env_get(f->variable), *home = env_get("HOME");
+    if (!named && !home)
+        return err_set(err, ERR_NOT_FOUND, "neither %s nor HOME is set", f->variable);
+    snprintf(path, PATH_MAX, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : f->name);
+    return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, err);
+}
+
+/* A damaged file must not be skipped: the next source would be another identity, or a server that does not answer. */
+static int check_aws_file(bool config, struct err *err)
 {
     char path[PATH_MAX];
-    struct err ignored;
-    const char *named = env_get(variable), *home = env_get("HOME");
-    if (!named && !home)
-        return false;
-    snprintf(path, sizeof path, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : name);
-    return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, &ignored) == 0;
+    auto_mem char *text = NULL;
+    size_t len, line;
+    int r = read_aws_file(config, path, &text, &len, err);
+    if (r == 0 && !ini_is_valid((struct str){text, len}, &line))
+        r = err_set(err, ERR_INVALID, "'%s': line %zu is neither [SECTION] nor NAME = VALUE", path, line);
+    if (r == 0 || (r == -ERR_NOT_FOUND && !env_get(files[config].variable)))
+        return 0;
+    return err_advise(err, CIS_CREDENTIALS_FILE_INVALID);
 }
 
 /* A profile is `[name]` in the credentials file, and `[profile name]` (but `[default]`) in the config file. */
@@ -38,12 +55,12 @@ static char *profile_value(const char *profile, const char *name, bool config)
 {
     auto_mem char *text = NULL;
     size_t len;
-    char section[256];
+    char section[256], path[PATH_MAX];
+    struct err ignored;
     struct str value;
     bool prefixed = config && strcmp(profile, "default") != 0;
     snprintf(section, sizeof section, "%s%s", prefixed ? "profile " : "", profile);
-    if (!read_aws_file(config ? "AWS_CONFIG_FILE" : "AWS_SHARED_CREDENTIALS_FILE", config ? "config" : "credentials",
-                       &text, &len))
+    if (read_aws_file(config, path, &text, &len, &ignored) < 0)
         return NULL;
     return ini_value((struct str){text, len}, str_of(section), str_of(name), &value) ? str_dup(value) : NULL;
 }
@@ -87,6 +104,18 @@ static struct creds_identity *from_profile(const char *asked)
         i->secret = take(&secret);
         i->session_token = profile_value(profile, "aws_session_token", config);
         return i;
+    }
+    return NULL;
+}
+
+/* The missing half of a key; NULL: the profile has neither. */
+static const char *half_of_key(const char *profile)
+{
+    static const char *const halves[] = {"aws_access_key_id", "aws_secret_access_key"};
+    for (size_t i = 0; i < 4; i++) {
+        auto_mem char *value = profile_value(profile, halves[i / 2], i % 2);
+        if (value)
+            return halves[1 - i / 2];
     }
     return NULL;
 }
@@ -405,6 +434,9 @@ static int open_profile(const char *asked, struct creds **ret, struct err *err)
     struct creds_identity *i = from_profile(asked);
     const char *profile = profile_name(asked), *way = other_way(profile, i != NULL);
     *ret = NULL;
+    const char *half = i ? NULL : half_of_key(profile);
+    if (half)
+        return err_fail(err, ERR_INVALID, CIS_CREDENTIALS_FILE_INVALID, "profile '%.64s' has no %s", profile, half);
     if (way) {
         creds_identity_unref(i);
         return err_fail(err, ERR_UNSUPPORTED, CIS_NO_CREDENTIALS,
@@ -439,7 +471,11 @@ static int open_chain(const struct creds_options *o, struct sbuf *skipped, struc
     }
     if (!named)
         sbuf_addf(skipped, ", web identity (%s is not set)", role ? "AWS_WEB_IDENTITY_TOKEN_FILE" : "AWS_ROLE_ARN");
-    int r = open_profile(o->profile, ret, err);
+    int r = check_aws_file(false, err);
+    if (r == 0)
+        r = check_aws_file(true, err);
+    if (r == 0)
+        r = open_profile(o->profile, ret, err);
     if (r < 0 || *ret)
         return r;
     if (named || env_get("AWS_PROFILE"))

@@ -378,7 +378,7 @@ static bool well_known_file(char *path, size_t size)
         return false;
     snprintf(path, size, "%s%s/application_default_credentials.json", config ? config : home,
              config ? "" : "/.config/gcloud");
-    return access(path, R_OK) == 0;
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR); /* an unreadable one is not skipped */
 }
 
 static struct creds *open_metadata(void)

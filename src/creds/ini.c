@@ -12,6 +12,20 @@ static bool is_header(struct str line, struct str *ret)
     return true;
 }
 
+bool ini_is_valid(struct str text, size_t *ret_line)
+{
+    struct str line, header;
+    for (*ret_line = 1; str_split(&text, '\n', &line); ++*ret_line) {
+        bool is_nested = line.len > 0 && (line.ptr[0] == ' ' || line.ptr[0] == '\t');
+        struct str words = str_trim(line);
+        if (words.len == 0 || is_nested || line.ptr[0] == '#' || line.ptr[0] == ';' || is_header(line, &header))
+            continue;
+        if (str_find(line, '=') < 1)
+            return false;
+    }
+    return true;
+}
+
 bool ini_value(struct str text, struct str section, struct str name, struct str *ret)
 {
     struct str line, header;

@@ -151,6 +151,7 @@ static void end_job(struct web_job *j, unsigned steps)
     r.code = job_outcome(j, steps, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
     r.turned_away = (steps & STEP_SETTLE) && was_turned_away(j, r.code);
+    r.closed = r.turned_away && j->result != CURLE_COULDNT_CONNECT && j->result != CURLE_OPERATION_TIMEDOUT;
     if (r.turned_away)
         w->connects.turned_away++;
     if (j->address.is_waiting)

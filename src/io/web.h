@@ -41,6 +41,7 @@ struct web_result {
     uint64_t first_byte_ns;
     uint64_t total_ns;
     bool turned_away; /* its new connection was refused, or closed before a byte of the reply */
+    bool closed;      /* of these: it was opened, and closed before a byte of the reply */
     struct err err;   /* set if code < 0 */
 };
 

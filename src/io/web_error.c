@@ -64,6 +64,9 @@ static const struct web_error_row headers_too_long = {CURLE_OUT_OF_MEMORY, ERR_C
                                                       "the headers of the answer of '%.*s' are too long"};
 static const struct web_error_row without_tls = {CURLE_SSL_CONNECT_ERROR, ERR_INVALID, CIS_ENDPOINT_WITHOUT_TLS, false,
                                                  "'%.*s' does not use TLS"};
+static const struct web_error_row proxy_invalid = {
+    CURLE_COULDNT_CONNECT, ERR_INVALID, CIS_PROXY_INVALID, false,
+    "the proxy for '%.*s' is not a URL of a supported scheme (http_proxy, https_proxy or all_proxy is set)"};
 static const struct web_error_row other = {CURLE_OK, ERR_IO, CIS_CONNECTION_LOST, true, "a request to '%.*s' failed"};
 
 static const struct web_error_row *row_of(const struct web_failure *f)
@@ -76,6 +79,9 @@ static const struct web_error_row *row_of(const struct web_failure *f)
     /* The reply does not begin as TLS does. Any other failure of a handshake may be temporary. */
     if (f->code == CURLE_SSL_CONNECT_ERROR && f->detail && strstr(f->detail, "wrong version number"))
         return &without_tls;
+    /* libcurl's words quote the proxy, with its password. */
+    if (f->detail && str_starts(str_of(f->detail), STR("Unsupported proxy")))
+        return &proxy_invalid;
     for (size_t i = 0; i < countof(rows); i++)
         if (rows[i].code == f->code)
             return &rows[i];

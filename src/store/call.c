@@ -286,6 +286,19 @@ static int seek_body(void *ctx, uint64_t offset)
     return 0;
 }
 
+/* A server that has answered no request may want TLS: it closes a connection without TLS, or sends bytes that are not
+ * HTTP. Other servers do so for a moment, while they restart. */
+enum { SILENT_ATTEMPTS_MAX = 4 };
+
+static void note_silence(struct store_call *c, const struct web_result *r)
+{
+    bool has_answered = atomic_load_explicit(&c->job.store->served_ns, memory_order_relaxed) != 0;
+    if (has_answered || !str_starts(sbuf_str(&c->url), STR("http://")) || !(r->closed || r->code == -ERR_CORRUPT))
+        return;
+    c->job.reply.attempts_max = SILENT_ATTEMPTS_MAX;
+    err_advise(&c->err, CIS_ENDPOINT_WITH_TLS);
+}
+
 /* Handles an exchange without a reply. A lost connection may recover; a refusal by this process will not. */
 static void failed(struct store_call *c, const struct web_result *r)
 {
@@ -293,6 +306,8 @@ static void failed(struct store_call *c, const struct web_result *r)
     if (!ours)
         err_copy(&c->err, &r->err);
     c->job.reply.may_retry = !ours && (r->code == -ERR_IO || r->code == -ERR_TIMEOUT || r->code == -ERR_AGAIN);
+    if (!ours)
+        note_silence(c, r);
     call_end(c, -(int)c->err.code);
 }
 

@@ -33,6 +33,7 @@ static const struct status_rule {
     {502, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
     {503, ERR_AGAIN, CIS_STORE_THROTTLED, true, true, "the store asks for fewer requests"},
     {504, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
+    {507, ERR_NO_SPACE, CIS_STORE_FULL, false, false, "the store has no space left"},
 };
 
 static const struct status_rule *rule_of(int status)
@@ -104,6 +105,17 @@ static int elsewhere(struct store_call *c, const struct status_rule *rule, int s
                     STR_FMT(to));
 }
 
+/* Go, nginx and Apache answer a request without TLS on a port with TLS in these words. */
+static bool wants_tls(const struct store_call *c, int status)
+{
+    static const char *const words[] = {"HTTPS server", "HTTPS port", "SSL-enabled server"};
+    bool is_plain = str_starts(sbuf_str(&c->url), STR("http://"));
+    for (size_t i = 0; status == 400 && is_plain && c->got.len && i < countof(words); i++)
+        if (strstr(c->got.ptr, words[i]))
+            return true;
+    return false;
+}
+
 int call_status(struct store_call *c, const struct status_words *w)
 {
     const struct status_rule *rule = rule_of(w->status);
@@ -116,6 +128,11 @@ int call_status(struct store_call *c, const struct status_words *w)
     struct str location = call_answer_header(c, "location");
     if (call_is_redirect(w->status) && location.len)
         return elsewhere(c, rule, w->status, location);
+    if (wants_tls(c, w->status))
+        return err_fail(&c->err, ERR_INVALID, CIS_ENDPOINT_WITH_TLS, "400: the port of the endpoint has TLS");
+    if (w->status == 400 && strcmp(c->method, "HEAD") == 0)
+        return err_fail(&c->err, ERR_INVALID, CIS_REJECTED_WITHOUT_REASON,
+                        "400: HEAD rejected, and a reply to HEAD has no reason");
     if (w->status == 401 || w->status == 403)
         call_refused(c, w->status == 401);
     if (w->status == 403)

@@ -162,6 +162,15 @@ static void advise_by_errno(struct err *err)
     case EINTR:
         err_advise(err, CIS_INTERRUPTED);
         return;
+    case ELOOP:
+        err_advise(err, CIS_SYMLINK_IN_THE_WAY);
+        return;
+    case ENAMETOOLONG:
+        err_advise(err, CIS_PATH_TOO_LONG);
+        return;
+    case EFBIG:
+        err_advise(err, CIS_FILE_SIZE_LIMIT);
+        return;
     default:
         return;
     }

@@ -31,6 +31,9 @@
     X(1423, UPLOAD_CORRUPTED, "send the file again; if it fails again, check the network and this machine's memory") \
     X(1424, OBJECT_ARCHIVED, "restore the object (aws s3api restore-object), or exclude it") \
     X(1425, STORAGE_CLASS_UNKNOWN, "correct --storage-class (export.storageClass of a volume), or omit it to use the bucket's class") \
+    X(1426, OBJECT_ENCRYPTED, "exclude the object, or store it without a customer-provided key (SSE-C): Cistern has no such key") \
+    X(1427, STORE_FULL, "free space in the bucket or raise its quota, then run the same command again") \
+    X(1428, REJECTED_WITHOUT_REASON, "check the region and the session token; an object with a customer-provided key (SSE-C) cannot be read") \
     X(1429, STORE_THROTTLED, "lower the concurrency") \
     X(1500, STORE_FAILED, "try again after the store has recovered") \
     X(1501, CATALOG_CORRUPT, "run again with --no-resume to start over") \
@@ -59,6 +62,9 @@
     X(1528, STATE_FILE_INVALID, "remove it, then run the same command again") \
     X(1529, FILES_KEPT, "move the files away or use --overwrite, then run the same command again") \
     X(1530, SOURCE_EMPTY, "check the URI and the filters; to fill from an empty source: hydrate --allow-empty, or onEmpty: allow") \
+    X(1531, SYMLINK_IN_THE_WAY, "replace the symbolic link, or use a path without it, then run the same command again") \
+    X(1532, PATH_TOO_LONG, "use shorter names, then run the same command again") \
+    X(1533, FILE_SIZE_LIMIT, "raise the limit of file sizes (ulimit -f), or use a file system with larger files; run the same command again") \
     X(1601, REPLY_INVALID, "check that the endpoint is an object store, and check any proxy in between") \
     X(1611, STORE_UNREACHABLE, "check the endpoint, the name service and any proxy") \
     X(1612, REPLY_TIMEOUT, "check the network, and whether the store is overloaded") \
@@ -69,8 +75,11 @@
     X(1617, ADDRESS_BLOCKED, "use the store's own address, or let an administrator add this one to endpoints.allowAddresses of the chart") \
     X(1618, TOKEN_WITHHELD, "leave the endpoint out, or let an administrator add it to endpoints.trusted of the chart") \
     X(1619, ENDPOINT_WITHOUT_TLS, "write http:// for https:// in the endpoint, or the port that has TLS") \
+    X(1620, ENDPOINT_WITH_TLS, "write https:// for http:// in the endpoint if its port has TLS; otherwise check that it is an object store") \
+    X(1621, PROXY_INVALID, "set http_proxy, https_proxy or all_proxy to http://HOST:PORT, or unset it") \
     X(1701, NO_CREDENTIALS, "set credentials in the environment, name a profile or a key file, or use --anonymous") \
     X(1702, TOKEN_EXCHANGE_FAILED, "check the credentials, and that this machine, pod or role may use them") \
+    X(1703, CREDENTIALS_FILE_INVALID, "correct the file, or name another one; the environment's credentials come before it") \
     X(1901, CLOCK_SKEW, "set the clock and run a time service (chrony or systemd-timesyncd)") \
     X(1902, BROKER_CALLER_UNKNOWN, "use the token of a running pod, with audience " NAME_AUDIENCE_BROKER) \
     X(1903, BROKER_OTHER_VOLUME, "only Jobs of the volume and its node get its credentials") \

@@ -223,8 +223,10 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
         refused = errno;
     /* mkdir may fail with another errno than EEXIST for an existing path: only the final open decides. */
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
+    if (fd < 0) {
+        err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
+        return err->sys == ENOTDIR ? err_advise(err, CIS_NOT_A_DIRECTORY) : -(int)err->code;
+    }
     *ret_fd = fd;
     return 0;
 }

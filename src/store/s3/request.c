@@ -307,6 +307,20 @@ static int passing(struct store_call *c, int code, const struct status_words *w)
     return code;
 }
 
+/* Codes about the storage of the object. */
+static int of_storage(struct store_call *c, int code, const struct status_words *w)
+{
+    static const char encrypted[] = "Server Side Encryption";
+    if (w->status == 400 && w->message.len &&
+        memmem(w->message.ptr, w->message.len, encrypted, sizeof encrypted - 1) != NULL)
+        return err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ENCRYPTED,
+                        "400 %.*s: the object is encrypted with a customer-provided key", STR_FMT(w->code));
+    if (str_ends(w->code, STR("QuotaExceeded"))) /* Ceph: 403; MinIO: 400 */
+        return err_fail(&c->err, ERR_NO_SPACE, CIS_STORE_FULL, "%d %.*s: the bucket or its owner has no space left",
+                        w->status, STR_FMT(w->code));
+    return passing(c, code, w);
+}
+
 /* Codes that are more precise than their status. */
 static int refine(struct store_call *c, int code, const struct status_words *w)
 {
@@ -335,7 +349,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
         return err_fail(&c->err, ERR_INVALID, CIS_REQUEST_REJECTED, "409 %.*s: %.*s", STR_FMT(w->code),
                         STR_FMT(str_sub(w->message, 0, 200)));
     }
-    return passing(c, code, w);
+    return of_storage(c, code, w);
 }
 
 /* More permissions or other credentials would not help. */

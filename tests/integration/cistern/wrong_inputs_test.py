@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong commands, URIs, flags, credentials, files and networks. Each answer names the object, the cause and the next step,
 and something is said within ten seconds."""
+import contextlib
 import os
 import select
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -13,8 +15,9 @@ from integration.lib.buckets import clean_environment
 from paths import CISTERN
 from servers import minio
 from servers.answering import Answering
+from servers.bucket import BucketServer
 
-USAGE, NOT_FOUND, DENIED, TRANSIENT, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 9, 10
+USAGE, NOT_FOUND, DENIED, TRANSIENT, FULL, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 6, 9, 10
 SIGN_OF_LIFE_SECONDS = 10
 
 # Command, exit code, and words of the answer: object, cause, next step. SERVER and HOLE are ports: MinIO, and a listener
@@ -61,6 +64,9 @@ ROWS = [
     ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
     ("export nowhere s3://bench/o/", NOT_FOUND, "'nowhere'", "No such file or directory", "export sends a directory"),
     ("export data/file s3://bench/o/", USAGE, "'data/file'", "Not a directory", "--include"),
+    ("hydrate s3://bench/in/ loop/out", USAGE, "'loop/out'", "Too many levels of symbolic links", "replace the symbolic link"),
+    (f"hydrate s3://bench/in/ {'n' * 300}", USAGE, "n" * 100, "File name too long", "use shorter names"),
+    ("export data s3://bench/o/ --state data/file", USAGE, "'data/file", "Not a directory", "move it away"),
     ("status nowhere", NOT_FOUND, "'nowhere'", "not a pool", "name a directory"),
     ("doctor --pool relative", ENVIRONMENT, "'relative'", "is not DIR", "absolute DIR"),
     # credentials
@@ -72,10 +78,19 @@ ROWS = [
     ("ls s3://bench/in/ --profile nobody", USAGE, "'nobody'", "no access key", "name a profile"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=data/file", USAGE, "'data/file'", "not JSON", "set credentials"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data/file", USAGE, "'data/file'", "line 1 is neither [SECTION]", "correct the file"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "correct the file"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data", USAGE, "'data'", "", "correct the file"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=half", USAGE, "profile 'default'", "has no aws_secret_access_key", "correct the file"),
+    ("ls gs://bench/in/ CLOUDSDK_CONFIG=loop", USAGE, "'loop/application_default_credentials.json'", "symbolic links", "set credentials"),
     # networks
+    ("ls s3://bench/in/ http_proxy=gopher://user:secret@127.0.0.1:1", USAGE, "http://127.0.0.1:SERVER", "the proxy", "http://HOST:PORT"),
+    ("ls s3://bench/in/ --endpoint http://127.0.0.1:CLOSING", TRANSIENT, "http://127.0.0.1:CLOSING", "closed the connection", "write https://"),
+    ("ls s3://bench/in/ --endpoint http://127.0.0.1:SECURE", TRANSIENT, "http://127.0.0.1:SECURE", "the connection", "write https://"),
     ("ls s3://bench/in/ --endpoint 127.0.0.1:SERVER", USAGE, "'127.0.0.1:", "does not begin with http://", "http://HOST:PORT"),
     ("ls s3://bench/in/ --region Europe/West", USAGE, "'Europe/West'", "not a region", "eu-west-1"),
     ("ls s3://bench/in/ --endpoint https://127.0.0.1:SERVER", USAGE, "https://127.0.0.1:", "does not use TLS", "write http://"),
+    ("ls s3://bench/in/ --endpoint https://127.0.0.1:SECURE", DENIED, "https://127.0.0.1:SECURE", "is not trusted: ", "check --ca-file"),
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:1 --timeout 3s", TRANSIENT, "http://127.0.0.1:1", "refused", "check the endpoint"),
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
     ("hydrate s3://bench/in/ out --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
@@ -85,15 +100,36 @@ ROWS = [
 
 
 # The code of an S3 error with status 400, and words of the answer.
-CODES = {"InvalidToken": ("the store does not accept the key", "check or renew"),
-         "KMS.DisabledException": ("400 KMS.DisabledException: words of the store", "grant the missing permission")}
+WORDS = "words of the store"
+CODES = {  # code and message: status of the store, exit code, words of the answer
+    ("InvalidToken", WORDS): (400, DENIED, "the store does not accept the key", "check or renew"),
+    ("KMS.DisabledException", WORDS): (400, DENIED, f"400 KMS.DisabledException: {WORDS}", "grant the missing permission"),
+    ("InvalidRequest", "The object was stored using a form of Server Side Encryption. The correct parameters must be provided."):
+        (400, ENVIRONMENT, "a customer-provided key", "exclude the object"),
+    ("QuotaExceeded", WORDS): (403, FULL, "no space left", "raise its quota"),
+    ("XMinioAdminBucketQuotaExceeded", WORDS): (400, FULL, "no space left", "raise its quota"),
+    ("XMinioStorageFull", WORDS): (507, FULL, f"507 XMinioStorageFull: {WORDS}", "free space in the bucket"),
+}
+
+PLAIN = {"Go": b"Client sent an HTTP request to an HTTPS server.\n",
+         "nginx": b"<html><h1>400</h1>The plain HTTP request was sent to HTTPS port</html>"}
+
+
+def close_each(listener):
+    with contextlib.suppress(OSError):
+        while True:
+            listener.accept()[0].close()
 
 
 @pytest.fixture(scope="module")
-def ports():
-    with minio.Minio() as server, socket.create_server(("127.0.0.1", 0), backlog=64) as hole:
+def ports(tmp_path_factory):
+    with minio.Minio() as server, socket.create_server(("127.0.0.1", 0), backlog=64) as hole, \
+            socket.create_server(("127.0.0.1", 0)) as closing, \
+            BucketServer("--tls", tmp_path_factory.mktemp("tls") / "certificate.pem") as tls:
         server.make_bucket("bench")
-        yield {"SERVER": server.port, "HOLE": hole.getsockname()[1]}
+        threading.Thread(target=close_each, args=(closing,), daemon=True).start()
+        yield {"SERVER": server.port, "HOLE": hole.getsockname()[1], "CLOSING": closing.getsockname()[1],
+               "SECURE": tls.port}
 
 
 def run(words, env, folder):
@@ -115,24 +151,46 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     command, code, *told = row
     (tmp_path / "data").mkdir()
     (tmp_path / "data/file").write_text("content")
+    (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
+    (tmp_path / "loop").symlink_to("loop")
     for name, port in ports.items():
         command = command.replace(name, str(port))
+        told = [part.replace(name, str(port)) for part in told]
     words = command.split()
-    given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_")))
+    given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "http_proxy")))
     env = clean_environment(**{"AWS_ACCESS_KEY_ID": minio.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": minio.SECRET_KEY,
                                "AWS_REGION": minio.REGION, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['SERVER']}",
                                "AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path), **given})
     status, said, silence = run([w for w in words if w.split("=")[0] not in given], env, tmp_path)
     assert status == code, said
     assert all(part in said for part in told), said
-    assert silence < SIGN_OF_LIFE_SECONDS, said
+    assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
     assert not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_a_refusal_by_status_400_is_answered_by_its_cause(tmp_path, code):
-    error = f"<Error><Code>{code}</Code><Message>words of the store</Message></Error>".encode()
-    with Answering(lambda request: (400, {"content-type": "application/xml"}, error)) as server:
+def refused(folder, answer, *words):
+    """Exit code and output of a command against a store that gives this answer to each request."""
+    with Answering(lambda request: answer) as server:
         env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
-        status, said, _ = run(["ls", "s3://bench/in/", "--endpoint", server.url, "--path-style"], env, tmp_path)
-    assert status == DENIED and all(part in said for part in CODES[code]), said
+        return run([*words, "--endpoint", server.url, "--path-style"], env, folder)[:2]
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code[0])
+def test_a_refusal_by_the_store_is_answered_by_its_cause(tmp_path, code):
+    status, exit_code, *told = CODES[code]
+    error = "<Error><Code>{}</Code><Message>{}</Message></Error>".format(*code).encode()
+    code, said = refused(tmp_path, (status, {"content-type": "application/xml"}, error), "ls", "s3://bench/in/")
+    assert code == exit_code and all(part in said for part in told), said
+
+
+@pytest.mark.parametrize("server", PLAIN)
+def test_a_server_that_wants_tls_is_answered_by_https(tmp_path, server):
+    code, said = refused(tmp_path, (400, {}, PLAIN[server]), "ls", "s3://bench/in/")
+    assert code == USAGE and "has TLS" in said and "write https://" in said, said
+
+
+def test_a_head_that_is_rejected_without_words_is_answered_by_its_usual_causes(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    _, said = refused(tmp_path, (400, {}, b""), "export", "data", "s3://bench/o/", "--state", "state")
+    assert "400: HEAD rejected" in said and "SSE-C" in said and "rename" not in said, said

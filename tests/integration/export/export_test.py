@@ -447,7 +447,7 @@ def test_file_too_deep_is_reported_with_its_cause_and_the_rest_is_sent(export):
             os.close(os.open("file", os.O_CREAT, dir_fd=deep))
     os.close(deep)
     done = export.run(code=1)
-    assert "File name too long (CIS4012" in done.stderr and "longer than 1024 bytes (CIS4007" in done.stderr, done.stderr
+    assert "File name too long (CIS1532" in done.stderr and "longer than 1024 bytes (CIS4007" in done.stderr, done.stderr
     assert len([path for path in export.dst.rglob("*") if path.is_file()]) == 2
 
 

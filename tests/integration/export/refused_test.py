@@ -40,7 +40,7 @@ def assert_mended(bucket, folder):
     assert done.returncode == 0 and f"sent {FILES}, already there 0" in done.stdout, (done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=reset", 5, "CIS1614")],
+@pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=reset", 5, "CIS1620")],
                          ids=["denied", "unreachable"])
 def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id):
     bucket.fault(fault)
