@@ -288,7 +288,7 @@ static int seek_body(void *ctx, uint64_t offset)
 
 /* A server that has answered no request may want TLS: it closes a connection without TLS, or sends bytes that are not
  * HTTP. Other servers do so for a moment, while they restart. */
-enum { SILENT_ATTEMPTS_MAX = 4 };
+enum { SILENT_ATTEMPTS_MAX = 6 };
 
 static void note_silence(struct store_call *c, const struct web_result *r)
 {
