@@ -9,8 +9,9 @@ static const char usage[] = "Usage: cistern doctor [URI...] [flags]\n\n"
                             "Checks kernel, privileges, limits, FUSE, pools and URIs by trying them. It shows where "
                             "the credentials for a URI\n"
                             "come from, and tries each right. For an export it writes an object of one byte below the "
-                            "URI and deletes it. A\n"
-                            "bucket with versioning keeps both versions. Exits with 10 if a check failed.\n\n"
+                            "URI and deletes it.\n"
+                            "In a bucket with versioning it deletes the versions that it made, too. Exits with 10 if a "
+                            "check failed.\n\n"
                             "  cistern doctor --pool /mnt/disks/cistern\n"
                             "  cistern doctor s3://bucket/run-7/ --as-export\n\nFlags:\n";
 

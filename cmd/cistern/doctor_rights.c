@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { KEY_MAX = 1024 };
+/* VERSIONS_MAX: the marker of a missing object, the object, and its marker. */
+enum { KEY_MAX = 1024, VERSION_MAX = 256, VERSIONS_MAX = 3 };
 
 /* One request to the store. home: the loop while it runs; main before and after. */
 struct trial {
@@ -19,6 +20,10 @@ struct trial {
     uint64_t size_bytes; /* of the object */
     struct sbuf upload_id;
     struct store_single single;
+    char versions[VERSIONS_MAX][VERSION_MAX]; /* that this test made */
+    unsigned version_count;
+    bool keeps_versions; /* notes them */
+    unsigned removing;   /* of versions */
 
     int code; /* 0 or -(enum err_code) */
     struct err err;
@@ -68,6 +73,9 @@ static void answered(void *ctx, const struct store_reply *r)
         t->err = r->err;
     else if (t->upload_id.len == 0)
         sbuf_add(&t->upload_id, r->upload_id);
+    if (r->code == 0 && t->keeps_versions && r->version.len && r->version.len < VERSION_MAX &&
+        t->version_count < VERSIONS_MAX)
+        snprintf(t->versions[t->version_count++], VERSION_MAX, "%.*s", STR_FMT(r->version));
     sem_post(&t->d->over);
 }
 
@@ -163,6 +171,11 @@ static void ask_uploads(struct trial *t)
 static void ask_delete(struct trial *t)
 {
     store_delete(t->d->store, &t->d->worker, key_of(t), answered, t);
+}
+
+static void ask_remove(struct trial *t)
+{
+    store_delete_version(t->d->store, &t->d->worker, key_of(t), str_of(t->versions[t->removing]), answered, t);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
@@ -272,6 +285,20 @@ static int try_upload(struct trial *t, unsigned *ret_requests)
     return 0;
 }
 
+/* An export needs no right to delete versions: their rest is a warning. */
+static void remove_versions(struct trial *t)
+{
+    unsigned left = 0;
+    t->keeps_versions = false;
+    for (t->removing = 0; t->removing < t->version_count; t->removing++)
+        left += run(t, ask_remove) < 0;
+    if (left > 0)
+        doctor_say(DOCTOR_WARN, "versions",
+                   "'%s': %u versions of '%.*s' of one byte at most stay in the bucket, because deleting versions "
+                   "failed: let a lifecycle rule for noncurrent versions delete them",
+                   t->d->uri, left, STR_FMT(key_of(t)));
+}
+
 static void try_object(struct trial *t)
 {
     run(t, ask_write);
@@ -292,9 +319,11 @@ void doctor_try_export(struct doctor_store *d)
         return;
     set_new_key(&t);
     int begun = try_upload(&t, &begin_requests);
+    t.keeps_versions = true;
     run(&t, ask_delete);
     if (begun == 0 && t.code == 0) {
         try_object(&t);
+        remove_versions(&t);
         return;
     }
     report(&t, "delete", "a missing object was deleted");

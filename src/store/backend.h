@@ -54,6 +54,7 @@ struct job_args {
     struct str idempotency_token; /* kept in the object's metadata */
     struct str owner;             /* the same */
     struct str match;             /* STORE_IF_SAME */
+    struct str version;           /* DELETE: of the object; empty: the live one */
     struct str storage_class;
     struct str content_type;
     enum hash_kind digest_kind;

@@ -126,19 +126,11 @@ static const struct store_part *keep_parts(struct store_job *j, const struct sto
 
 /* The strings of struct job_args. */
 #define AT(f) offsetof(struct job_args, f)
-static const size_t strings[] = {AT(key),
-                                 AT(object.key),
-                                 AT(object.etag),
-                                 AT(upload_id),
-                                 AT(idempotency_token),
-                                 AT(owner),
-                                 AT(match),
-                                 AT(storage_class),
-                                 AT(content_type),
-                                 AT(page.prefix),
-                                 AT(page.start_after),
-                                 AT(page.token),
-                                 AT(page.end_before)};
+static const size_t strings[] = {AT(key),          AT(object.key),        AT(object.etag),
+                                 AT(upload_id),    AT(idempotency_token), AT(owner),
+                                 AT(match),        AT(version),           AT(storage_class),
+                                 AT(content_type), AT(page.prefix),       AT(page.start_after),
+                                 AT(page.token),   AT(page.end_before)};
 
 static size_t words_size(const struct job_args *a)
 {

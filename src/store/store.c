@@ -175,6 +175,12 @@ struct store_job *store_delete(struct store *s, struct worker *w, struct str key
     return submit_for(job_make(s, w, JOB_DELETE, &(struct job_args){.key = key}), done, ctx);
 }
 
+struct store_job *store_delete_version(struct store *s, struct worker *w, struct str key, struct str version,
+                                       store_done *done, void *ctx)
+{
+    return submit_for(job_make(s, w, JOB_DELETE, &(struct job_args){.key = key, .version = version}), done, ctx);
+}
+
 struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
     return submit_for(job_make(s, w, JOB_SWEEP, &(struct job_args){.key = key}), done, ctx);

@@ -137,6 +137,8 @@ struct store_reply {
     uint64_t retry_after_ns;    /* Retry-After of the reply; 0: none */
     struct store_object object; /* the object as the reply describes it; borrowed until on_done returns */
     struct str upload_id;       /* store_upload_begin; borrowed until on_done returns */
+    struct str version;         /* a PUT, or a deletion by S3: the version or delete marker that it made, for
+                                   store_delete_version; empty: none; borrowed until on_done returns */
     uint64_t first_byte_ns;
     uint64_t total_ns;
     unsigned requests;       /* HTTP requests this job made, attempts and side requests included */
@@ -298,3 +300,6 @@ struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct s
 
 /* A missing object counts as deleted. */
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx);
+/* Removes one version or delete marker for good. S3 has a permission of its own for it. */
+struct store_job *store_delete_version(struct store *s, struct worker *w, struct str key, struct str version,
+                                       store_done *done, void *ctx);

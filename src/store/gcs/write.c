@@ -116,14 +116,26 @@ static void refused_bytes(struct store_call *c, int status)
     gcs_refused(c, status);
 }
 
+/* Deleting a generation leaves no noncurrent version of it. */
+static void keep_version(struct store_call *c)
+{
+    auto_sbuf text = SBUF(32);
+    sbuf_add_u64(&text, c->job.reply.object.generation);
+    c->job.reply.version = call_keep(c, sbuf_str(&text));
+}
+
 static void answered_put(struct store_call *c, int status)
 {
     if (status == 412 && c->job.args.condition != STORE_IF_ANY)
         call_head(c, owner_head_done);
     else if (!c->success)
         refused_bytes(c, status);
-    else
-        call_end(c, gcs_describe(c, &c->err));
+    else {
+        int r = gcs_describe(c, &c->err);
+        if (r == 0)
+            keep_version(c);
+        call_end(c, r);
+    }
 }
 
 /* ---- DELETE ------------------------------------------------------------------------------------------------------ */
@@ -131,6 +143,8 @@ static void answered_put(struct store_call *c, int status)
 static void build_delete(struct store_call *c)
 {
     gcs_begin(c, "DELETE", "/storage/v1", c->job.args.key);
+    if (c->job.args.version.len)
+        gcs_param(c, "generation", c->job.args.version);
     gcs_ask(c);
 }
 

@@ -68,8 +68,18 @@ static void add_object_headers(struct store_call *c)
         call_header(c, S3_META_OWNER, a->owner);
 }
 
+/* "null" is the object of a bucket without versioning. */
+static void keep_version(struct store_call *c)
+{
+    struct str version = call_answer_header(c, "x-amz-version-id");
+    if (!str_eq(version, STR("null")))
+        c->job.reply.version = call_keep(c, version);
+}
+
 static void simple_end(struct store_call *c, int status)
 {
+    if (c->success && c->job.op == JOB_DELETE)
+        keep_version(c);
     if (c->success || (status == 404 && (c->job.op == JOB_ABORT || c->job.op == JOB_DELETE)))
         call_end(c, 0);
     else
@@ -96,6 +106,7 @@ static void answered_put(struct store_call *c, int status)
         s3_refused(c, status);
     } else {
         s3_describe(c, true);
+        keep_version(c);
         c->job.reply.object.size_bytes = c->job.args.body.len;
         s3_written(c);
     }
@@ -321,7 +332,13 @@ const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, simple_end};
 
 static void build_delete(struct store_call *c)
 {
-    s3_begin(c, "DELETE", c->job.args.key, STR_NULL);
+    struct str version = c->job.args.version;
+    auto_sbuf q = SBUF(8192);
+    if (version.len) {
+        sbuf_adds(&q, "versionId=");
+        percent_encode(version, &q);
+    }
+    s3_begin(c, "DELETE", c->job.args.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 

@@ -155,6 +155,25 @@ def test_doctor_names_the_right_that_an_export_lacks(server, missing):
     assert cistern(environment(server), "ls", f"s3://{BUCKET}/{prefix}/").returncode == 9, "doctor left an object behind"
 
 
+def ask_bucket(server, query, *words):
+    return subprocess.run(["curl", "-sS", "--fail-with-body", "--aws-sigv4", f"aws:amz:{minio.REGION}:s3", "--user",
+                           f"{minio.ACCESS_KEY}:{minio.SECRET_KEY}", f"{server.url}/versioned/?{query}", *words],
+                          capture_output=True, text=True, check=True).stdout
+
+
+def test_doctor_removes_the_versions_that_it_made_or_says_that_they_stay(server):
+    server.make_bucket("versioned")
+    ask_bucket(server, "versioning=", "-X", "PUT", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-d",
+               "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>")
+    versions = lambda: len(re.findall("<VersionId>", ask_bucket(server, "versions=")))  # noqa: E731
+    said = doctor(environment(server), "s3://versioned/run/", "--as-export")
+    assert "versions" not in said and versions() == 0, said
+    may_export = json.loads(json.dumps(policy("s3-export.json", "run")).replace(BUCKET, "versioned"))
+    said = doctor(sts(server, may_export), "s3://versioned/run/", "--as-export")
+    assert versions() >= 2 and said["versions"][0] == "warn", said
+    assert f"{versions()} versions" in said["versions"][1] and "lifecycle" in said["versions"][1], said
+
+
 @pytest.mark.parametrize("missing", [None, *sorted(actions("s3-source.json"))])
 def test_doctor_names_the_right_that_a_source_lacks(server, run, missing):
     prefix = f"doctor-source-{missing or 'all'}".replace(":", "-")
