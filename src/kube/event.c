@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/event.h"
 #include "client_private.h"
+#include "token_bucket.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <pthread.h>
@@ -12,6 +13,10 @@ enum {
     INBOX_MAX = 1024, /* not yet seen by the loop */
     MESSAGE_MAX = 250,
     NAME_PART_MAX = 200, /* bytes of the object's name within the event's */
+    /* A namespace may have thousands of objects with a mistake. Its events use no more of the client's requests. */
+    NAMESPACE_QPS = 5,
+    NAMESPACE_BURST = 200,
+    NAMESPACE_SLOTS = 256,
 };
 
 #define QUIET_NS (60 * NS_PER_SECOND) /* between two writes of one series */
@@ -51,7 +56,8 @@ struct kube_events {
     unsigned series_max, series_count;
     struct list recent; /* event_series: owned; the last used first */
     struct timer sweep;
-    struct event_mail *mail_to_loop; /* owned; its delivery may free it */
+    struct token_bucket namespaces[NAMESPACE_SLOTS]; /* by the hash of the name */
+    struct event_mail *mail_to_loop;                 /* owned; its delivery may free it */
     _Atomic uint64_t dropped;
     pthread_mutex_t lock; /* guards the fields below */
     struct list inbox;    /* event_series: owned */
@@ -156,6 +162,14 @@ static void write_series(struct event_series *s)
                                                          .on_done = on_written});
 }
 
+/* Writes it, or leaves it unsent for the next sweep. */
+static void write_if_allowed(struct event_series *s)
+{
+    struct token_bucket *b = &s->events->namespaces[str_hash(str_of(s->ns), 0) % NAMESPACE_SLOTS];
+    if (token_bucket_take(b, loop_now_ns(s->events->kube->loop)) == 0)
+        write_series(s);
+}
+
 static void sweep_due(struct timer *t)
 {
     struct kube_events *e = container_of(t, struct kube_events, sweep);
@@ -164,7 +178,7 @@ static void sweep_due(struct timer *t)
     struct event_series *s;
     list_foreach (&e->recent, s, node) {
         if (s->unsent && !s->job && now - s->wrote_ns >= (s->failed ? AGAIN_NS : QUIET_NS))
-            write_series(s);
+            write_if_allowed(s);
         unsent |= s->unsent || s->job;
     }
     if (unsent)
@@ -214,7 +228,7 @@ static void seen(struct kube_events *e, struct event_series *own_new)
     list_add_first(&e->recent, &s->node);
     s->unsent = true;
     if (s->count == 1)
-        write_series(s);
+        write_if_allowed(s);
     if (e->series_count > e->series_max)
         drop_oldest(e);
 }
@@ -306,6 +320,8 @@ struct kube_events *kube_events_new(struct kube *k, const struct kube_events_opt
     e->component = o->component;
     e->instance = str_dup(o->instance);
     e->series_max = o->series_max ? o->series_max : SERIES_DEFAULT;
+    for (size_t i = 0; i < NAMESPACE_SLOTS; i++)
+        token_bucket_init(&e->namespaces[i], NAMESPACE_QPS, NAMESPACE_BURST);
     e->sweep.fire = sweep_due;
     e->mail_to_loop = xcalloc(1, sizeof *e->mail_to_loop);
     *e->mail_to_loop = (struct event_mail){.mail.deliver = inbox_delivered, .events = e};

@@ -6,19 +6,34 @@
 #define NO_POD_NS (2 * NS_PER_SECOND)      /* a pod is often created right after its claim; doubled up to RECHECK_NS */
 #define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
 
-/* Returns whether the claim has one. */
-static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+/* The pods of a namespace that wait. A namespace may have thousands of claims with a mistake: one list serves all whose
+ * event is repeated, or their lists would take all the requests that this client may send. */
+struct pod_list {
+    struct list_node node;
+    char *ns;          /* owned */
+    json *list;        /* owned */
+    uint64_t taken_ns; /* monotonic: before the request */
+};
+
+static void pod_list_free(struct pod_list *own_l)
+{
+    free(own_l->ns);
+    json_free(own_l->list);
+    free(own_l);
+}
+
+void claim_events_done(struct populate *p)
+{
+    struct pod_list *l;
+    while ((l = list_pop(&p->pod_lists, struct pod_list, node)) != NULL)
+        pod_list_free(l);
+}
+
+/* Sends the event to the pods in the list that use the claim; returns whether there is one. */
+static bool tell_listed(struct populate *p, const json *list, const struct kube_ref *claim,
+                        const struct populate_event *what)
 {
     bool found = false;
-    struct err ignored; /* best effort, as all events */
-    auto_json list = NULL;
-    struct kube_request q = {.verb = KUBE_LIST,
-                             .resource = &kube_pods,
-                             .ns = claim->ns,
-                             .field_selector = "status.phase=Pending",
-                             .fence = p->o.lease};
-    if (kube_call(p->o.kube, &q, &list, &ignored) < 0)
-        return false;
     const json *pods = json_at(list, "items");
     for (size_t i = 0; i < json_count(pods); i++) {
         const json *pod = json_item(pods, i);
@@ -33,6 +48,51 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
     return found;
 }
 
+/* The same with the list that is kept. False: it does not exist, or is outdated. */
+static bool tell_kept(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                      bool *ret_found)
+{
+    struct pod_list *l;
+    auto_lock(&p->pods_lock);
+    uint64_t now_ns = clock_now_ns();
+    list_foreach (&p->pod_lists, l, node) {
+        if (now_ns - l->taken_ns >= NO_POD_NS) {
+            list_remove(&p->pod_lists, &l->node);
+            pod_list_free(l);
+        } else if (str_eq(str_of(l->ns), claim->ns)) {
+            *ret_found = tell_listed(p, l->list, claim, what);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns whether the claim has one. An event that is not sent again must not miss a new pod: `is_first` asks for a new
+ * list. */
+static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                      bool is_first)
+{
+    bool found = false;
+    struct err ignored; /* best effort, as all events */
+    if (!is_first && tell_kept(p, claim, what, &found))
+        return found;
+    uint64_t now_ns = clock_now_ns();
+    json *list = NULL;
+    struct kube_request q = {.verb = KUBE_LIST,
+                             .resource = &kube_pods,
+                             .ns = claim->ns,
+                             .field_selector = "status.phase=Pending",
+                             .fence = p->o.lease};
+    if (kube_call(p->o.kube, &q, &list, &ignored) < 0)
+        return false;
+    found = tell_listed(p, list, claim, what);
+    struct pod_list *l = xcalloc(1, sizeof *l);
+    *l = (struct pod_list){.ns = str_dup(claim->ns), .list = list, .taken_ns = now_ns};
+    auto_lock(&p->pods_lock);
+    list_add(&p->pod_lists, &l->node);
+    return found;
+}
+
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what)
 {
@@ -41,7 +101,7 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
     bool is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return;
-    bool found = tell_pods(p, claim, what);
+    bool found = tell_pods(p, claim, what, !is_same);
     if (!m)
         return;
     m->no_pod_ns = is_same && m->no_pod_ns ? min_u64(2 * m->no_pod_ns, RECHECK_NS) : NO_POD_NS;

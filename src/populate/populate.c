@@ -319,6 +319,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
     p->o = *o;
     p->exports = (struct export_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->pods_lock, NULL);
     pthread_cond_init(&p->idle, NULL);
     p->seconds = metric_new(METRIC_HISTOGRAM, "volume_populator_operation_seconds",
                             "Time from the creation of a prime claim to the end of its operation.", "result",
@@ -364,9 +365,11 @@ void populate_free(struct populate *p)
     kube_informer_free(p->jobs);
     kube_informer_free(p->prime_events);
     key_states_done(p);
+    claim_events_done(p);
     export_limit_done(&p->exports);
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->pods_lock);
     free(p);
 }
 

@@ -65,6 +65,7 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
     if (!event || m->prime_event == version || !read_cause(json_str_at(event, "message"), &cause))
         return;
     m->prime_event = version;
+    m->pods_reason = NULL; /* it is sent once: with a new list of pods */
     const struct kube_ref about = {.resource = &kube_persistent_volume_claims,
                                    .ns = c->target.namespace,
                                    .name = c->target.name,

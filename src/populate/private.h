@@ -76,6 +76,8 @@ struct populate {
     const char *probing[PROBE_THREADS]; /* namespaces of the running probes; NULL: a free thread */
     /* Monotonic: the earliest first probe of a new source, by the hash of its namespace. */
     uint64_t probe_slot_ns[PROBE_SLOTS];
+    pthread_mutex_t pods_lock; /* guards the field below */
+    struct list pod_lists;     /* pod_list: owned */
 };
 
 /* ---- state.c ----------------------------------------------------------------------------------------------------- */
@@ -154,6 +156,7 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
+void claim_events_done(struct populate *p);
 
 /* ---- prime_event.c ----------------------------------------------------------------------------------------------- */
 

@@ -67,6 +67,20 @@ def test_events_of_many_objects_use_limited_memory(cluster, tool, namespace, abo
     assert tool.memory_kib() - before < 8192  # 30,000 events were sent
 
 
+def test_a_flood_of_events_of_a_namespace_leaves_requests_to_other_namespaces(cluster, namespace, about):
+    with KubeTool(cluster.kubeconfig, "--qps", "1000", "--burst", "1000") as tool:
+        for i in range(400):
+            tool.ask("event", reason="Flood", message="m", **dict(about, name=f"object-{i}"))
+            time.sleep(0.01)  # a flood that is faster drops the least recent before they are sent
+        tool.ask("event", reason="Seen", message="m", resource="namespaces", ns="", name=namespace, uid="u")
+        time.sleep(2)
+        assert 200 < tool.ask("stats").requests < 300  # a burst of 200, then 5 a second; and the one
+        before = tool.ask("stats").requests
+        time.sleep(12)
+        assert tool.ask("stats").requests > before + 20  # those that are still known follow
+    assert f"namespace/{namespace}" in cluster.kubectl("get", "events", "--field-selector", "reason=Seen")
+
+
 def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):
     with ApiProxy(cluster) as proxy:
         proxy.fault("POST", "/events", answer(500), times=None)

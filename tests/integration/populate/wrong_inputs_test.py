@@ -4,6 +4,7 @@ from the controller within seconds."""
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -206,6 +207,26 @@ def test_a_claim_whose_job_a_quota_refuses_says_so_on_claim_and_pod(claims):
         claims.cluster.delete(f"{quotas}/none")
     volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/refused")
     wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume], 70)
+
+
+def lists_of_pods(world):
+    lines = world.cluster.kubectl("get", "--raw", "/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("apiserver_request_total{")
+               and all(word in line for word in ('resource="pods"', 'scope="namespace"', 'verb="LIST"')))
+
+
+def test_many_claims_with_a_mistake_leave_requests_to_other_namespaces():
+    with running_world(nodes=1) as world:
+        world.make_namespace("noisy")
+        for i in range(250):
+            world.make_claim("noisy", f"claim-{i}", source="missing")
+        wait_for(lambda: world.events("noisy", "SourceNotFound"))
+        world.stopping.set()  # the played nodes list pods, too
+        world.player.join()
+        time.sleep(5)
+        before = lists_of_pods(world)
+        time.sleep(25)
+        assert lists_of_pods(world) - before < 60  # 250 claims look for their pods every ten seconds
 
 
 # ---- rights and networks: the status of the source
