@@ -16,7 +16,7 @@ struct controller_flags {
     struct opt_list audiences, trusted, allowed, denied, export_secrets;
     uint64_t drain_failing_ns, drain_volumes_max;
     uint64_t node_gone_grace_ns, tombstone_ns, sweep_ns;
-    uint64_t job_ttl_seconds, job_backoff_limit, exports_max, exports_a_node_max;
+    uint64_t job_ttl_seconds, job_backoff_limit, exports_max, exports_a_node_max, hydrations_a_node_max;
     bool cross_namespace, allow_driver_identity, require_opt_in;
 };
 

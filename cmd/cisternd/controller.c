@@ -324,24 +324,25 @@ static int probe(void *ctx, const struct api_source *s, struct api_probe *ret, s
 static int open_populate(struct controller_role *c, struct err *err)
 {
     snprintf(c->broker_url, sizeof c->broker_url, "https://cistern-broker.%s.svc", flags.controller.ns);
-    struct populate_options o = {.kube = c->kube,
-                                 .lease = c->lease,
-                                 .events = c->events,
-                                 .volumes = c->volumes,
-                                 .volumes_by_claim = BY_CLAIM,
-                                 .volumes_by_source = BY_SOURCE,
-                                 .pvs = c->pvs,
-                                 .pools = c->pools,
-                                 .nodes = c->nodes,
-                                 .cross_namespace = flags.controller.cross_namespace,
-                                 .job = flags.controller.job,
-                                 .exports_max = (unsigned)min_u64(flags.controller.exports_max, UINT32_MAX),
-                                 .exports_a_node_max =
-                                     (unsigned)min_u64(flags.controller.exports_a_node_max, UINT32_MAX),
-                                 .drain_failing_ns = flags.controller.drain_failing_ns,
-                                 .drain_volumes_max = flags.controller.drain_volumes_max,
-                                 .ctx = c,
-                                 .probe = c->broker ? probe : NULL};
+    struct populate_options o = {
+        .kube = c->kube,
+        .lease = c->lease,
+        .events = c->events,
+        .volumes = c->volumes,
+        .volumes_by_claim = BY_CLAIM,
+        .volumes_by_source = BY_SOURCE,
+        .pvs = c->pvs,
+        .pools = c->pools,
+        .nodes = c->nodes,
+        .cross_namespace = flags.controller.cross_namespace,
+        .job = flags.controller.job,
+        .exports_max = (unsigned)min_u64(flags.controller.exports_max, UINT32_MAX),
+        .exports_a_node_max = (unsigned)min_u64(flags.controller.exports_a_node_max, UINT32_MAX),
+        .hydrations_a_node_max = (unsigned)min_u64(flags.controller.hydrations_a_node_max, UINT32_MAX),
+        .drain_failing_ns = flags.controller.drain_failing_ns,
+        .drain_volumes_max = flags.controller.drain_volumes_max,
+        .ctx = c,
+        .probe = c->broker ? probe : NULL};
     o.job.ns = flags.controller.ns;
     o.job.broker_url = c->broker_url;
     o.job.ttl_seconds = (unsigned)flags.controller.job_ttl_seconds;

@@ -58,6 +58,8 @@ static const struct opt table[] = {
      "controller: delete a Job N seconds after its end (3600)"},
     {"job-backoff-limit", 0, OPT_U64, &flags.controller.job_backoff_limit, "N",
      "controller: retry a failed Job's pod N times (0)"},
+    {"hydrate-max-concurrent-per-node", 0, OPT_U64, &flags.controller.hydrations_a_node_max, "N",
+     "controller: run at most N hydrations at once per node (0: no limit)"},
     {"export-max-concurrent", 0, OPT_U64, &flags.controller.exports_max, "N",
      "controller: run at most N exports at once (0: no limit)"},
     {"export-max-concurrent-per-node", 0, OPT_U64, &flags.controller.exports_a_node_max, "N",

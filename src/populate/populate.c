@@ -166,12 +166,13 @@ static void job_changed(void *ctx, struct str key, const json *job)
         populate_enqueue(ctx, 'c', uid);
 }
 
-static bool is_export(const json *job)
+static enum job_slot slot_of_label(const json *job)
 {
-    return str_eq(job_label(job, JOB_LABEL), STR("export"));
+    struct str label = job_label(job, JOB_LABEL);
+    return str_eq(label, STR("export")) ? SLOT_EXPORT : str_eq(label, STR("hydrate")) ? SLOT_HYDRATE : SLOT_HOLD;
 }
 
-/* Running exports count before anything is decided, which is after the first complete lists; also in a replica that
+/* Running Jobs count before anything is decided, which is after the first complete lists; also in a replica that
  * does not lead. */
 static void job_added(void *ctx, struct str key, const json *job)
 {
@@ -180,15 +181,14 @@ static void job_added(void *ctx, struct str key, const json *job)
     struct str rest = job_annotation(job, JOB_ANNOTATION_CLAIM), ns = STR_NULL;
     (void)str_split(&rest, '/', &ns);
     auto_mem char *ns_text = str_dup(ns);
-    if (is_export(job))
-        (void)export_start(ctx, &(struct export_request){.volume = order, .node = node, .ns = ns_text}, true);
+    (void)job_limit_admits(ctx, slot_of_label(job), &(struct job_request){.volume = order, .node = node, .ns = ns_text},
+                           true);
     job_changed(ctx, key, job);
 }
 
 static void job_deleted(void *ctx, struct str key, const json *job)
 {
-    if (is_export(job))
-        export_end(ctx, job_annotation(job, JOB_ANNOTATION_ORDER));
+    job_limit_ended(ctx, slot_of_label(job), job_annotation(job, JOB_ANNOTATION_ORDER));
     job_changed(ctx, key, job);
 }
 
@@ -246,7 +246,8 @@ static int enqueue_source(void *ctx, struct str key, const json *source)
 static void enqueue_all(struct populate *p)
 {
     pthread_mutex_lock(&p->lock);
-    export_limit_forget_waiting(&p->exports);
+    for (size_t slot = 0; slot < JOB_SLOTS; slot++)
+        job_limit_forget_waiting(&p->limits[slot]);
     pthread_mutex_unlock(&p->lock);
     kube_informer_each(p->claims, -1, STR_NULL, enqueue_claim, p);
     kube_informer_each(p->jobs, -1, STR_NULL, enqueue_job, p);
@@ -317,7 +318,8 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
 {
     struct populate *p = xcalloc(1, sizeof *p);
     p->o = *o;
-    p->exports = (struct export_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
+    p->limits[SLOT_HYDRATE] = (struct job_limit){.max_per_node = o->hydrations_a_node_max};
+    p->limits[SLOT_EXPORT] = (struct job_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
     pthread_mutex_init(&p->pods_lock, NULL);
     pthread_cond_init(&p->idle, NULL);
@@ -366,7 +368,8 @@ void populate_free(struct populate *p)
     kube_informer_free(p->prime_events);
     key_states_done(p);
     claim_events_done(p);
-    export_limit_done(&p->exports);
+    for (size_t slot = 0; slot < JOB_SLOTS; slot++)
+        job_limit_done(&p->limits[slot]);
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
     pthread_mutex_destroy(&p->pods_lock);

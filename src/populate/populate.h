@@ -30,9 +30,9 @@ struct populate_options {
     struct kube_informer *nodes;
     bool cross_namespace; /* claims may name sources of other namespaces that have a ReferenceGrant */
     struct job_options job;
-    unsigned exports_max, exports_a_node_max; /* at once; 0: no limit */
-    uint64_t drain_failing_ns;                /* time for which a failing export blocks a drain; 0: no limit */
-    uint64_t drain_volumes_max;               /* failing volumes of a namespace that block a drain; 0: no limit */
+    unsigned exports_max, exports_a_node_max, hydrations_a_node_max; /* at once; 0: no limit */
+    uint64_t drain_failing_ns;  /* time for which a failing export blocks a drain; 0: no limit */
+    uint64_t drain_volumes_max; /* failing volumes of a namespace that block a drain; 0: no limit */
     void *ctx;
     /* Probes the store of a source, as broker_probe(). NULL: a source's status comes from its volumes only. */
     int (*probe)(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "claim.h"
-#include "export_limit.h"
+#include "job_limit.h"
 #include "kube/queue.h"
 #include "populate/populate.h"
 #include "util/map.h"
@@ -72,7 +72,7 @@ struct populate {
     struct map key_states;
     size_t in_flight_count;
     struct map probes;
-    struct export_limit exports;
+    struct job_limit limits[JOB_SLOTS];
     const char *probing[PROBE_THREADS]; /* namespaces of the running probes; NULL: a free thread */
     /* Monotonic: the earliest first probe of a new source, by the hash of its namespace. */
     uint64_t probe_slot_ns[PROBE_SLOTS];
@@ -101,9 +101,9 @@ must_check int populate_send(struct populate *p, struct kube_request q, json *ow
 /* Counts operations in flight. `result` NULL: one began, else one ended. */
 void operation_changed(struct populate *p, struct key_state *m, int64_t began_ns, const char *result);
 
-/* Calls export_limit_take() and export_limit_leave(); the latter enqueues the next waiting volume. */
-bool export_start(struct populate *p, const struct export_request *r, bool is_running);
-void export_end(struct populate *p, struct str volume);
+/* Calls job_limit_take() and job_limit_leave(); the latter enqueues the next waiting volume. */
+bool job_limit_admits(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running);
+void job_limit_ended(struct populate *p, enum job_slot slot, struct str volume);
 
 /* ---- source_probe.c ---------------------------------------------------------------------------------------------- */
 
@@ -169,6 +169,8 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 /* Events about hydration, export, and the last test of its destination. `source_json` NULL: it was deleted. */
 void volume_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume,
                        const json *source_json);
+/* Its hydration waits, because as many run as the limit allows. */
+void volume_event_send_queued(struct populate *p, struct key_state *m, const struct api_volume *volume);
 /* The API server refuses its Job: a ResourceQuota, an admission policy, or a right. Other errors: nothing. */
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why);

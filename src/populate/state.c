@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts that all reconcile functions share: states of keys, the queue, running exports, fenced writes. */
+/* The parts that all reconcile functions share: states of keys, the queue, running Jobs, fenced writes. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -118,20 +118,20 @@ void work_end(struct populate *p)
         pthread_cond_broadcast(&p->idle);
 }
 
-/* ---- exports ----------------------------------------------------------------------------------------------------- */
+/* ---- limits of Jobs ---------------------------------------------------------------------------------------------- */
 
-bool export_start(struct populate *p, const struct export_request *r, bool is_running)
+bool job_limit_admits(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
 {
     auto_lock(&p->lock);
-    return export_limit_take(&p->exports, r, is_running);
+    return job_limit_take(&p->limits[slot], r, is_running);
 }
 
-void export_end(struct populate *p, struct str volume)
+void job_limit_ended(struct populate *p, enum job_slot slot, struct str volume)
 {
     auto_mem char *ended = str_dup(volume);
     pthread_mutex_lock(&p->lock);
-    export_limit_leave(&p->exports, ended);
-    const char *next = export_limit_next(&p->exports);
+    job_limit_leave(&p->limits[slot], ended);
+    const char *next = job_limit_next(&p->limits[slot]);
     auto_mem char *name = next ? str_dup(str_of(next)) : NULL;
     pthread_mutex_unlock(&p->lock);
     if (name)

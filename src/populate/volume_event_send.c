@@ -77,6 +77,19 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
     send_export(p, m, volume, has_claim ? &claim : NULL);
 }
 
+void volume_event_send_queued(struct populate *p, struct key_state *m, const struct api_volume *volume)
+{
+    struct kube_ref claim;
+    struct populate_event report = {.reason = "HydrationQueued"};
+    if (!find_claim(volume, &claim))
+        return;
+    snprintf(report.text, sizeof report.text,
+             "node %.100s hydrates as many volumes as populate.maxConcurrentPerNode allows; half of them are for one "
+             "namespace",
+             volume->node);
+    claim_event_send(p, m, &claim, &report);
+}
+
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why)
 {

@@ -361,16 +361,16 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
 }
 
 /* A volume that waits for its next try uses no place of the limit. */
-static bool may_export(struct volume_view *v, const struct job_facts *f, const struct job_step *step)
+static bool may_run(struct volume_view *v, enum job_slot slot, const struct job_facts *f, const struct job_step *step)
 {
     if (v->volume && (f->job || step->action == JOB_CREATE))
-        return export_start(
-            v->p,
-            &(struct export_request){.volume = v->volume->meta.name,
-                                     .node = v->volume->node,
-                                     .ns = v->volume->claim_namespace ? v->volume->claim_namespace : ""},
+        return job_limit_admits(
+            v->p, slot,
+            &(struct job_request){.volume = v->volume->meta.name,
+                                  .node = v->volume->node,
+                                  .ns = v->volume->claim_namespace ? v->volume->claim_namespace : ""},
             f->job != NULL);
-    export_end(v->p, v->name);
+    job_limit_ended(v->p, slot, v->name);
     return true;
 }
 
@@ -385,8 +385,11 @@ static int serve(struct volume_view *v, size_t slot, uint64_t *again_ns)
 {
     struct job_facts f = facts_of(v, slot);
     struct job_step step = job_next(&f);
-    if (slot == SLOT_EXPORT && !may_export(v, &f, &step))
+    if (!may_run(v, (enum job_slot)slot, &f, &step)) {
         step.action = JOB_LEAVE;
+        if (slot == SLOT_HYDRATE)
+            volume_event_send_queued(v->p, v->state, v->volume);
+    }
     recheck_within(again_ns, f.wanted || f.job ? RECHECK_NS : 0);
     recheck_within(again_ns, step.again_ns);
     if (v->state && !f.wanted)

@@ -229,7 +229,7 @@ def test_values_of_jobs_and_identities_become_flags_of_the_controller(rendered):
     assert arguments("everything") - arguments("defaults") == {
         "--image=registry.example/cistern:v9", "--image-pull-policy=Always", "--image-pull-secret=pull", "--job-cpu=2",
         "--job-memory=1Gi", "--job-memory-limit=2Gi", "--job-ttl-seconds=60", "--job-backoff-limit=2",
-        "--export-max-concurrent=7", "--export-max-concurrent-per-node=2", "--drain-hold-failing=48h", "--drain-hold-volumes=5",
+        "--hydrate-max-concurrent-per-node=6", "--export-max-concurrent=7", "--export-max-concurrent-per-node=2", "--drain-hold-failing=48h", "--drain-hold-volumes=5",
         "--node-gone-grace=1h", "--tombstone-age=24h", "--sweep-interval=5m", "--cross-namespace", "--allow-driver-identity", "--no-require-opt-in",
         "--token-audience=//iam.googleapis.com/projects/1", "--export-secret=last=s3://results/",
         "--export-secret=last=https://minio.example:9000=s3://more/", "--trusted-endpoint=https://minio.example:9000",

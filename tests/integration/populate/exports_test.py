@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many volumes are exported at once, and in which order."""
+"""How many volumes are hydrated and exported at once, and in which order."""
 
 import time
 
@@ -65,6 +65,35 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
         time.sleep(0.02)
     assert most <= 3  # two, and one whose end the controller has not seen yet
     world.wait_for_nothing_left()
+
+
+def hydrating(world):
+    return {v["spec"]["claimRef"]["namespace"] + "/" + v["spec"]["claimRef"]["name"] for v in world.volumes()
+            for j in world.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == v["spec"]["volumeID"]
+            and j["metadata"]["labels"]["cistern.io/job"] == "hydrate" and not j["metadata"].get("deletionTimestamp")}
+
+
+def test_hydrations_of_one_namespace_leave_half_of_a_node_to_others():
+    with running_world(nodes=1, flags=["--hydrate-max-concurrent-per-node=2"]) as world:
+        world.every_node(hydrates=False)  # a server that sends a few bytes now and then
+        for ns, names in (("tarpit", ["a", "b", "c"]), ("honest", ["a"])):
+            world.make_namespace(ns)
+            world.make_source(ns)
+            for name in names:
+                world.make_claim(ns, name)
+                world.make_pod(ns, name, f"pod-of-{name}")
+            wait_for(lambda: len(world.volumes()) == (3 if ns == "tarpit" else 4), what=f"volumes of {ns}")
+        wait_for(lambda: len(hydrating(world)) == 2 and "honest/a" in hydrating(world), what="one of each namespace")
+        time.sleep(2)
+        assert len(hydrating(world)) == 2
+        waiting = {"a", "b", "c"} - {name.split("/")[1] for name in hydrating(world) if name.startswith("tarpit/")}
+        wait_for(lambda: {e["involvedObject"]["name"] for e in world.events("tarpit", "HydrationQueued")} ==
+                 waiting | {f"pod-of-{name}" for name in waiting}, what="events on claims and pods")
+        assert "populate.maxConcurrentPerNode" in world.events("tarpit", "HydrationQueued")[0]["message"]
+        world.every_node(hydrates=True)
+        for name in ("a", "b", "c"):
+            world.wait_for_bound("tarpit", name)
+        world.wait_for_bound("honest", "a")
 
 
 def test_an_export_has_events_on_the_claim_and_on_the_persistent_volume(world):
