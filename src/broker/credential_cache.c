@@ -37,10 +37,9 @@ static void fetch(struct creds *c, struct worker *w)
     struct cached_route *e = creds_self(c);
     struct fetched got;
     struct err err;
-    uint64_t retry_after_ns;
     (void)w;
-    if (fetch_route(e->cache->fetcher, &e->route, &got, &retry_after_ns, &err) < 0) {
-        creds_pause(c, retry_after_ns);
+    if (fetch_route(e->cache->fetcher, &e->route, &got, &err) < 0) {
+        creds_pause(c, got.retry_after_ns);
         creds_fetched(c, NULL, &err);
         return;
     }

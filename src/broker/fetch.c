@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fetch.h"
+#include "kind.h"
 #include "util/base64.h"
 #include "util/clock.h"
-#include "util/env.h"
 #include "util/metric.h"
 #include "util/names.h"
 #include <ctype.h>
@@ -14,8 +13,7 @@ enum { TOKEN_SECONDS = 3600, SECRET_MAX = 64 << 10 };
 /* For keys that do not expire: a changed Secret is read after this time. */
 #define SECRET_LIFE_NS (900 * (int64_t)NS_PER_SECOND)
 
-#define ROLE_ANNOTATION "eks.amazonaws.com/role-arn"
-#define EMAIL_ANNOTATION "iam.gke.io/gcp-service-account"
+const struct broker_kind *const broker_kinds[CREDS_KINDS] = {[CREDS_AWS] = &broker_aws, [CREDS_GOOGLE] = &broker_gcp};
 
 /* Wipes a secret within the JSON tree of a reply, which is not read again. */
 static void wipe(struct str secret)
@@ -46,7 +44,7 @@ static int read_object(const struct fetcher *f, const struct kube_resource *kind
 /* ---- Secret ------------------------------------------------------------------------------------------------------ */
 
 /* A decoded value of the Secret, without the newline of `echo`; the caller wipes it. NULL: no such key. */
-static char *secret_value(const json *secret, const char *key)
+char *fetch_secret_value(const json *secret, const char *key)
 {
     const json *data = json_at(secret, "data");
     struct str encoded = data ? json_member_str(data, key) : STR_NULL;
@@ -65,32 +63,14 @@ static char *secret_value(const json *secret, const char *key)
     return text;
 }
 
-static int lacks(const struct route *r, const char *what, struct err *err)
-{
-    return err_fail(err, ERR_DENIED, CIS_SECRET_INVALID, "Secret '%s/%s': no %s", r->ns, r->name, what);
-}
-
-static void wipe_text(char *own_text)
+void fetch_wipe_text(char *own_text)
 {
     if (own_text)
         wipe(str_of(own_text));
     free(own_text);
 }
 
-static int keys_of(const struct route *r, const json *secret, struct fetched *ret, struct err *err)
-{
-    auto_creds_identity i = creds_identity_new();
-    i->access_key_id = secret_value(secret, "access_key_id");
-    i->secret = secret_value(secret, "secret_access_key");
-    i->session_token = secret_value(secret, "session_token");
-    if (!i->access_key_id || !i->secret)
-        return lacks(r, "access_key_id or secret_access_key", err);
-    ret->identity = take(&i);
-    return 0;
-}
-
-static int fetch_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                        struct err *err)
+static int fetch_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
 {
     auto_json secret = NULL;
     int code = read_object(f, &kube_secrets, r, &secret, err);
@@ -98,19 +78,7 @@ static int fetch_secret(const struct fetcher *f, const struct route *r, struct f
         return code;
     snprintf(ret->method, sizeof ret->method, "secret");
     snprintf(ret->principal, sizeof ret->principal, "secret %s/%s", r->ns, r->name);
-    if (r->creds == CREDS_AWS)
-        return keys_of(r, secret, ret, err);
-    char *key = secret_value(secret, "service_account.json");
-    if (!key)
-        return lacks(r, "service_account.json", err);
-    const struct grant g = {.kind = GRANT_GCP_KEY, .key = str_of(key)};
-    code = grant_exchange(&g, f->worker, &ret->identity, retry_after_ns, err);
-    wipe_text(key);
-    if (code < 0 && err->code == ERR_INVALID) {
-        err_wrap(err, "Secret '%s/%s'", r->ns, r->name);
-        return err_advise(err, CIS_SECRET_INVALID);
-    }
-    return code;
+    return broker_kinds[r->creds]->read_secret(f, r, secret, ret, err);
 }
 
 /* ---- service account --------------------------------------------------------------------------------------------- */
@@ -179,121 +147,41 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
     return 0;
 }
 
-static int exchange_minted(const struct fetcher *f, const struct route *r, struct str audience, struct grant *g,
-                           struct fetched *ret, uint64_t *retry_after_ns, struct err *err)
+int fetch_exchange_minted(const struct fetcher *f, const struct route *r, struct str audience, struct grant *g,
+                          struct fetched *ret, struct err *err)
 {
     char *token = NULL;
     int code = mint(f, r, audience, &token, err);
     if (code < 0)
         return code;
     g->token = str_of(token);
-    code = grant_exchange(g, f->worker, &ret->identity, retry_after_ns, err);
-    wipe_text(token);
+    code = grant_exchange(g, f->worker, &ret->identity, &ret->retry_after_ns, err);
+    fetch_wipe_text(token);
     return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
 }
 
-static int cannot(const struct route *r, const char *why, const char *advice, struct err *err)
+int fetch_cannot(const struct route *r, const char *why, const char *advice, struct err *err)
 {
     err_set(err, ERR_DENIED, "service account '%s/%s': %s", r->ns, r->name, why);
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
 /* The annotation's owner is a tenant. Other characters occur in no name of a cloud, and cannot be in a reply. */
-static int read_annotation(const struct route *r, const json *annotations, const char *name, struct str *ret,
-                           struct err *err)
+int fetch_read_annotation(const struct route *r, const json *annotations, const char *name, struct str *ret,
+                          struct err *err)
 {
     struct str value = annotations ? json_member_str(annotations, name) : STR_NULL;
     char why[128];
     for (size_t i = 0; i < value.len; i++)
         if (value.ptr[i] <= ' ' || value.ptr[i] > '~' || value.ptr[i] == '"' || value.ptr[i] == '\\') {
             snprintf(why, sizeof why, "annotation %s has a character that no name of a cloud has", name);
-            return cannot(r, why, "correct the annotation of the service account", err);
+            return fetch_cannot(r, why, "correct the annotation of the service account", err);
         }
     *ret = value;
     return 0;
 }
 
-/* EKS gives credentials only to running pods, so the controller uses its own pod's. Its role assumes the account's
- * role, whose trust policy distinguishes accounts by the external ID. */
-static int assume_role(const struct fetcher *f, const struct route *r, struct grant *g, struct fetched *ret,
-                       uint64_t *retry_after_ns, struct err *err)
-{
-    const struct grant own = {.kind = GRANT_AWS_OWN, .region = g->region};
-    auto_creds_identity controller = NULL;
-    auto_sbuf account = SBUF(512);
-    if (!env_get("AWS_CONTAINER_CREDENTIALS_FULL_URI"))
-        return cannot(r, "the controller has no EKS Pod Identity",
-                      "associate its service account cistern-controller with a role, and restart the controller", err);
-    int code = grant_exchange(&own, f->worker, &controller, retry_after_ns, err);
-    if (code < 0)
-        return err_wrap(err, "EKS Pod Identity of the controller");
-    sbuf_addf(&account, "system:serviceaccount:%s:%s", r->ns, r->name);
-    g->kind = GRANT_AWS_ROLE;
-    g->as = controller;
-    g->external_id = sbuf_str(&account);
-    code = grant_exchange(g, f->worker, &ret->identity, retry_after_ns, err);
-    return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
-}
-
-static int fetch_role(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
-                      uint64_t *retry_after_ns, struct err *err)
-{
-    struct str role = STR_NULL;
-    bool is_pod = r->method == IDENTITY_POD;
-    char session[64];
-    int code = read_annotation(r, annotations, ROLE_ANNOTATION, &role, err);
-    if (code < 0)
-        return code;
-    if (role.len == 0)
-        return cannot(r, "no annotation " ROLE_ANNOTATION, "annotate it with the ARN of a role", err);
-    snprintf(session, sizeof session, "cistern-%.20s-%.30s", r->ns, r->name);
-    struct grant g = {.kind = GRANT_AWS_TOKEN,
-                      .role_arn = role,
-                      .region = r->region ? str_of(r->region) : STR_NULL,
-                      .session = str_of(session)};
-    snprintf(ret->method, sizeof ret->method, "%s", is_pod ? "podIdentity" : "irsa");
-    snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(role));
-    if (is_pod)
-        return assume_role(f, r, &g, ret, retry_after_ns, err);
-    return exchange_minted(f, r, r->audience ? str_of(r->audience) : STR("sts.amazonaws.com"), &g, ret, retry_after_ns,
-                           err);
-}
-
-/* Google accepts tokens of the GKE cluster, and of any issuer that a workload identity provider trusts. */
-static int fetch_google(const struct fetcher *f, const struct route *r, const json *annotations, struct fetched *ret,
-                        uint64_t *retry_after_ns, struct err *err)
-{
-    char pool[256], sts_audience[1024];
-    struct str email = STR_NULL, asked;
-    bool is_wif = r->method == IDENTITY_WIF || (r->method == IDENTITY_AUTO && r->provider);
-    int code = read_annotation(r, annotations, EMAIL_ANNOTATION, &email, err);
-    if (code < 0)
-        return code;
-    if (is_wif && !r->provider)
-        return cannot(r, "identity.provider is missing",
-                      "set identity.provider: //iam.googleapis.com/projects/N/locations/global/...", err);
-    if (!is_wif && (!f->gke_project || !f->gke_provider))
-        return cannot(r, "workload identity of the cluster is not configured",
-                      "set identity.gke in the chart, set identity.provider, or use a Secret", err);
-    snprintf(ret->method, sizeof ret->method, "%s", is_wif ? "wif" : "gke");
-    if (is_wif) {
-        snprintf(sts_audience, sizeof sts_audience, "%s", r->provider);
-        asked = str_of(r->audience ? r->audience : r->provider);
-    } else {
-        snprintf(pool, sizeof pool, "%s.svc.id.goog", f->gke_project);
-        snprintf(sts_audience, sizeof sts_audience, "identitynamespace:%s:%s", pool, f->gke_provider);
-        asked = str_of(pool);
-    }
-    struct grant g = {.kind = GRANT_GCP_TOKEN, .audience = str_of(sts_audience), .email = email};
-    if (email.len)
-        snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(email));
-    else
-        snprintf(ret->principal, sizeof ret->principal, "ns/%s/sa/%s", r->ns, r->name);
-    return exchange_minted(f, r, asked, &g, ret, retry_after_ns, err);
-}
-
-static int fetch_account(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                         struct err *err)
+static int fetch_account(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
 {
     auto_json account = NULL;
     int code = read_object(f, &kube_service_accounts, r, &account, err);
@@ -303,20 +191,17 @@ static int fetch_account(const struct fetcher *f, const struct route *r, struct 
     code = check_opt_in(f, r, annotations, err);
     if (code < 0)
         return code;
-    return r->creds == CREDS_AWS ? fetch_role(f, r, annotations, ret, retry_after_ns, err)
-                                 : fetch_google(f, r, annotations, ret, retry_after_ns, err);
+    return broker_kinds[r->creds]->exchange(f, r, annotations, ret, err);
 }
 
 /* ---- all routes -------------------------------------------------------------------------------------------------- */
 
-static int fetch_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *retry_after_ns,
-                        struct err *err)
+static int fetch_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
 {
-    struct grant g = {.kind = r->creds == CREDS_AWS ? GRANT_AWS_OWN : GRANT_GCP_OWN,
-                      .region = r->region ? str_of(r->region) : STR_NULL};
+    struct grant g = {.kind = GRANT_OWN, .own = r->creds, .region = r->region ? str_of(r->region) : STR_NULL};
     snprintf(ret->method, sizeof ret->method, "metadata");
     snprintf(ret->principal, sizeof ret->principal, "the driver itself");
-    return grant_exchange(&g, f->worker, &ret->identity, retry_after_ns, err);
+    return grant_exchange(&g, f->worker, &ret->identity, &ret->retry_after_ns, err);
 }
 
 static void fetch_anonymous(struct fetched *ret)
@@ -345,30 +230,27 @@ static void count(const struct fetched *f, bool done)
     metric_add(metric_series(exchanges, f->method[0] ? f->method : "none", done ? "ok" : "error"), 1);
 }
 
-int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret, uint64_t *ret_retry_after_ns,
-                struct err *err)
+int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
 {
     struct fetched got = {0};
     int code = 0;
-    *ret_retry_after_ns = 0;
     switch (r->kind) {
     case ROUTE_ANONYMOUS:
         fetch_anonymous(&got);
         break;
     case ROUTE_SECRET:
-        code = fetch_secret(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_secret(f, r, &got, err);
         break;
     case ROUTE_ACCOUNT:
-        code = fetch_account(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_account(f, r, &got, err);
         break;
     case ROUTE_DRIVER:
-        code = fetch_driver(f, r, &got, ret_retry_after_ns, err);
+        code = fetch_driver(f, r, &got, err);
         break;
     }
     count(&got, code == 0);
-    if (code < 0)
-        return code;
-    bound_life(r, got.identity);
+    if (code == 0)
+        bound_life(r, got.identity);
     *ret = got;
-    return 0;
+    return code;
 }

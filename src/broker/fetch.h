@@ -20,11 +20,11 @@ struct fetcher {
 enum { FETCH_METHOD_MAX = 16, FETCH_PRINCIPAL_MAX = 320 };
 
 struct fetched {
-    struct creds_identity *identity;     /* owned; valid for an hour at most */
+    struct creds_identity *identity;     /* owned; valid for an hour at most. NULL: the fetch failed */
+    uint64_t retry_after_ns;             /* after a failure: time until a retry is useful; 0: unknown */
     char method[FETCH_METHOD_MAX];       /* "irsa": how */
     char principal[FETCH_PRINCIPAL_MAX]; /* as whom */
 };
 
-/* *ret_retry_after_ns is set on failure: time until a retry is useful; 0: unknown. */
-must_check int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret,
-                           uint64_t *ret_retry_after_ns, struct err *err);
+/* *ret is set on failure, too. */
+must_check int fetch_route(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err);

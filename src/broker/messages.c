@@ -66,7 +66,8 @@ int credential_request_parse(struct str body, struct credential_request *ret, st
                        STR_FMT(str_sub(purpose, 0, 32)));
     enum creds_kind creds = creds_kind_of(scheme);
     if (scheme.len && !creds)
-        return err_set(err, ERR_INVALID, "field 'scheme' must be s3 or gs");
+        return err_set(err, ERR_INVALID, "field 'scheme' is '%.*s': no credentials are known for it",
+                       STR_FMT(str_sub(scheme, 0, 32)));
     *ret = (struct credential_request){.is_export = is_export};
     snprintf(ret->volume, sizeof ret->volume, "%.*s", STR_FMT(volume));
     ret->creds = creds;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route.h"
 #include "creds/trust.h"
+#include "kind.h"
 #include "store/store.h"
 #include "util/scheme.h"
+#include <stdio.h>
 
 struct route_request {
     const struct api_volume *volume;
@@ -36,15 +38,21 @@ static int find_kind(struct route_request *w, enum creds_kind asked, struct err 
     return 0;
 }
 
+static bool needs_account(enum spec_identity method)
+{
+    unsigned methods = 0;
+    for (enum creds_kind k = CREDS_NONE + 1; k < CREDS_KINDS; k++)
+        methods |= broker_kinds[k]->methods;
+    return methods & 1U << method;
+}
+
 static int check_method(const struct route_request *w, enum spec_identity method, struct err *err)
 {
-    bool is_aws = w->creds == CREDS_AWS, is_google = w->creds == CREDS_GOOGLE;
-    if (!is_google && (method == IDENTITY_GKE || method == IDENTITY_WIF))
-        return unsupported(w, "identity.method gke and wif do not work for s3://",
-                           "use irsa or podIdentity, or a Secret", err);
-    if (!is_aws && (method == IDENTITY_IRSA || method == IDENTITY_POD))
-        return unsupported(w, "identity.method irsa and podIdentity do not work for gs://",
-                           "use gke or wif, or a Secret", err);
+    char why[80];
+    snprintf(why, sizeof why, "identity.method %s does not work for %s://", spec_identity_name(method),
+             creds_kind_name(w->creds));
+    if (needs_account(method) && !(broker_kinds[w->creds]->methods & 1U << method))
+        return unsupported(w, why, broker_kinds[w->creds]->advice, err);
     if (method == IDENTITY_METADATA && !w->rules->allow_driver)
         return unsupported(w, "identity.method metadata is not allowed",
                            "set serviceAccountName or secretRef, or identity.allowDriverIdentity in the chart", err);
@@ -118,11 +126,8 @@ static int find_export(const struct route_request *w, struct route *ret, struct 
     enum spec_identity method = (enum spec_identity)s->identity;
     if (e->secret_name)
         return find_first(w, IDENTITY_SECRET, NULL, e->secret_name, ret, err);
-    if (e->service_account) {
-        bool fits =
-            method == IDENTITY_GKE || method == IDENTITY_WIF || method == IDENTITY_IRSA || method == IDENTITY_POD;
-        return find_first(w, fits ? method : IDENTITY_AUTO, e->service_account, NULL, ret, err);
-    }
+    if (e->service_account)
+        return find_first(w, needs_account(method) ? method : IDENTITY_AUTO, e->service_account, NULL, ret, err);
     /* An export cannot be anonymous: a public source with an export needs another identity. */
     if (method == IDENTITY_ANONYMOUS)
         method = IDENTITY_AUTO;
@@ -141,7 +146,7 @@ static struct str endpoint_of(const struct route_request *w)
 static bool is_token_under_users_ca(const struct route_request *w)
 {
     const char *ca = w->is_export ? spec_export_server(w->spec).ca_bundle : w->spec->source.ca_bundle;
-    return w->creds == CREDS_GOOGLE && ca;
+    return !broker_kinds[w->creds]->is_signed && ca;
 }
 
 /* Users choose the endpoint. Requests that are signed with the user's own keys may go anywhere. Bearer tokens and
@@ -149,11 +154,11 @@ static bool is_token_under_users_ca(const struct route_request *w)
 static int check_destination(const struct route_request *w, const struct route *r, struct err *err)
 {
     enum trust trust = trust_of(w->creds, endpoint_of(w), w->rules->guard);
-    bool is_signed = w->creds == CREDS_AWS;
     if (r->kind == ROUTE_DRIVER && is_token_under_users_ca(w))
         return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT,
                         "volume '%s': the driver's own identity is not used with a caBundle", w->volume->meta.name);
-    if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER || (r->kind == ROUTE_SECRET && is_signed))
+    if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER ||
+        (r->kind == ROUTE_SECRET && broker_kinds[w->creds]->is_signed))
         return 0;
     if (r->kind != ROUTE_DRIVER && trust == TRUST_LISTED)
         return 0;

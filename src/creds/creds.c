@@ -83,21 +83,6 @@ struct creds *creds_new_anonymous(void)
     return creds_new(&(struct creds_source){.name = "anonymous", .method = "anonymous"}, nobody);
 }
 
-static const char *const kind_names[CREDS_KINDS] = {[CREDS_AWS] = "s3", [CREDS_GOOGLE] = "gs"};
-
-const char *creds_kind_name(enum creds_kind kind)
-{
-    return kind_names[kind];
-}
-
-enum creds_kind creds_kind_of(struct str name)
-{
-    for (enum creds_kind kind = CREDS_NONE + 1; kind < CREDS_KINDS; kind++)
-        if (str_eq(name, str_of(kind_names[kind])))
-            return kind;
-    return CREDS_NONE;
-}
-
 void *creds_self(const struct creds *c)
 {
     return c->source.self;

@@ -9,15 +9,15 @@
 enum grant_kind {
     GRANT_GCP_TOKEN, /* token, audience, email: Google's STS, and the service account's impersonation */
     GRANT_GCP_KEY,   /* key: an assertion signed with a service account's key */
-    GRANT_GCP_OWN,   /* the identity of this process: the chain of creds_open_gcp */
     GRANT_AWS_TOKEN, /* token, role_arn, region, session: AssumeRoleWithWebIdentity */
-    GRANT_AWS_OWN,   /* region: the chain of creds_open_aws */
     GRANT_AWS_ROLE,  /* as, external_id, role_arn, region, session: AssumeRole */
+    GRANT_OWN,       /* own, region: the identity of this process, from the vendor's chain */
 };
 
 /* Views: the open copies what it needs, and the caller wipes the secret ones afterwards. */
 struct grant {
     enum grant_kind kind;
+    enum creds_kind own;
     struct str token; /* secret: of Kubernetes */
     struct str audience;
     struct str email; /* empty: no impersonation */

@@ -4,14 +4,28 @@
 #include "private.h"
 #include <stdio.h>
 
-/* The vendor's chain. */
-static int (*const open_chain[CREDS_KINDS])(const struct creds_options *o, struct creds **ret, struct err *err) = {
-    [CREDS_AWS] = creds_open_aws, [CREDS_GOOGLE] = creds_open_gcp};
+const struct creds_kind_row creds_kinds[CREDS_KINDS] = {
+    [CREDS_AWS] = {"s3", creds_open_aws, reply_read_access_key, trust_is_amazon},
+    [CREDS_GOOGLE] = {"gs", creds_open_gcp, reply_read_token, trust_is_google},
+};
+
+const char *creds_kind_name(enum creds_kind kind)
+{
+    return creds_kinds[kind].name;
+}
+
+enum creds_kind creds_kind_of(struct str name)
+{
+    for (enum creds_kind kind = CREDS_NONE + 1; kind < CREDS_KINDS; kind++)
+        if (str_eq(name, str_of(creds_kinds[kind].name)))
+            return kind;
+    return CREDS_NONE;
+}
 
 int creds_open(const struct creds_options *o, struct creds **ret, struct err *err)
 {
     if (!o->identity && !o->anonymous)
-        return creds_has_broker() ? creds_open_broker(o->kind, ret, err) : open_chain[o->kind](o, ret, err);
+        return creds_has_broker() ? creds_open_broker(o->kind, ret, err) : creds_kinds[o->kind].open(o, ret, err);
     *ret = o->identity
                ? creds_new(&(struct creds_source){.name = "the given identity"}, creds_identity_ref(o->identity))
                : creds_new_anonymous();
@@ -26,14 +40,12 @@ static int open_grant(const struct grant *g, struct creds **ret, struct err *err
     case GRANT_GCP_TOKEN:
     case GRANT_GCP_KEY:
         return creds_open_gcp_grant(g, ret, err);
-    case GRANT_GCP_OWN:
-        return creds_open_gcp(&own, ret, err);
     case GRANT_AWS_TOKEN:
     case GRANT_AWS_ROLE:
         return creds_open_aws_grant(g, ret, err);
-    case GRANT_AWS_OWN:
+    case GRANT_OWN:
         snprintf(region, sizeof region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));
-        return creds_open_aws(&own, ret, err);
+        return creds_kinds[g->own].open(&own, ret, err);
     }
     return err_set(err, ERR_INTERNAL, "there is no grant of kind %d", (int)g->kind);
 }

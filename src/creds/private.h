@@ -4,6 +4,7 @@
 
 #include "creds/creds.h"
 #include "creds/grant.h"
+#include "util/json.h"
 #include <pthread.h>
 
 struct creds {
@@ -43,9 +44,21 @@ bool creds_rejected_fingerprint(struct creds *c, char *buf);
 /* Keeps the text for creds_skipped(). */
 void creds_note_skipped(struct creds *c, struct sbuf *skipped);
 
-/* The vendors' chains. */
+/* The functions of this room for one kind of credentials. */
+struct creds_kind_row {
+    const char *name;                                                                           /* creds_kind_name() */
+    must_check int (*open)(const struct creds_options *o, struct creds **ret, struct err *err); /* the vendor's chain */
+    must_check int (*read)(const json *j, struct creds_identity **ret, struct err *err); /* a reply of the broker */
+    bool (*is_provider)(struct str host);                                                /* a store of the vendor */
+};
+extern const struct creds_kind_row creds_kinds[CREDS_KINDS];
+
 must_check int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err *err);
 must_check int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err *err);
+must_check int reply_read_access_key(const json *j, struct creds_identity **ret, struct err *err);
+must_check int reply_read_token(const json *j, struct creds_identity **ret, struct err *err);
+bool trust_is_amazon(struct str host);
+bool trust_is_google(struct str host);
 struct creds *creds_new_anonymous(void);
 
 /* Is the credential broker configured (CISTERN_BROKER_URL)? */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reply.h"
 #include "creds/xml.h"
+#include "private.h"
 #include "util/clock.h"
 #include "util/json.h"
 
@@ -257,7 +258,7 @@ static int broker_refused(int status, const json *j, struct err *err)
     return r;
 }
 
-static int read_access_key(const json *j, struct creds_identity **ret, struct err *err)
+int reply_read_access_key(const json *j, struct creds_identity **ret, struct err *err)
 {
     struct str id, secret, session = STR_NULL;
     int r = json_get_str(j, "accessKeyID", &id, err);
@@ -268,7 +269,7 @@ static int read_access_key(const json *j, struct creds_identity **ret, struct er
     return r < 0 ? garbled(err) : keys(id, secret, session, STR_NULL, ret, err);
 }
 
-static int read_token(const json *j, struct creds_identity **ret, struct err *err)
+int reply_read_token(const json *j, struct creds_identity **ret, struct err *err)
 {
     struct str token;
     int r = json_get_str(j, "accessToken", &token, err);
@@ -309,7 +310,7 @@ int reply_broker(int status, struct str body, enum creds_kind kind, struct creds
         r = err_set(err, ERR_CORRUPT, "its credential is for %.*s://, expected %s://", STR_FMT(str_sub(given, 0, 16)),
                     creds_kind_name(kind));
     else
-        r = kind == CREDS_AWS ? read_access_key(j, ret, err) : read_token(j, ret, err);
+        r = creds_kinds[kind].read(j, ret, err);
     if (r == 0)
         (*ret)->expires_ns = expires_ns;
     return r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "creds/trust.h"
 #include "creds/endpoint.h"
+#include "private.h"
 #include "util/env.h"
 #include "util/file.h"
 #include "util/thread.h"
@@ -54,7 +55,7 @@ static bool is_label(struct str s)
 }
 
 /* "storage.googleapis.com", "storage.europe-west4.rep.googleapis.com" */
-static bool is_googles(struct str host)
+bool trust_is_google(struct str host)
 {
     struct str rest = host, first, region;
     if (str_eq(host, STR("storage.googleapis.com")))
@@ -64,7 +65,7 @@ static bool is_googles(struct str host)
 }
 
 /* "s3.amazonaws.com", "s3-fips.dualstack.us-east-1.amazonaws.com", "s3-eu-west-1.amazonaws.com" */
-static bool is_amazons(struct str host)
+bool trust_is_amazon(struct str host)
 {
     static const char *const firsts[] = {"s3", "s3-fips", "s3-accelerate"};
     struct str rest = host, first, next;
@@ -90,7 +91,7 @@ enum trust trust_of(enum creds_kind kind, struct str endpoint, const struct guar
         return TRUST_PROVIDER;
     if (endpoint_parse(endpoint, &e, &ignored) < 0)
         return TRUST_NOBODY;
-    bool is_own = (kind == CREDS_GOOGLE && is_googles(e.host)) || (kind == CREDS_AWS && is_amazons(e.host));
+    bool is_own = creds_kinds[kind].is_provider && creds_kinds[kind].is_provider(e.host);
     /* With a path, the bucket and prefix of a URI would not be the first parts of the request's path. */
     if (is_own && e.tls && e.authority.len == e.host.len && e.path.len == 0)
         return TRUST_PROVIDER;

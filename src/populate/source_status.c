@@ -148,9 +148,8 @@ static void resolve(struct api_source_status *t, const struct spec *spec)
 
 static void identify(struct api_source_status *t, const struct spec *spec, const char *ns)
 {
-    static const char *const names[] = {"auto", "gke", "wif", "irsa", "podIdentity", "metadata", "secret", "anonymous"};
     char principal[512];
-    const char *name = names[spec->source.identity];
+    const char *name = spec_identity_name((enum spec_identity)spec->source.identity);
     if (spec->source.identity == IDENTITY_AUTO && spec->source.secret_name)
         name = "secret";
     set_text(&t->identity.method, name);

@@ -75,6 +75,12 @@ void spec_follow(struct spec *s, const struct spec *order)
     }
 }
 
+const char *spec_identity_name(enum spec_identity i)
+{
+    static const char *const names[] = {"auto", "gke", "wif", "irsa", "podIdentity", "metadata", "secret", "anonymous"};
+    return names[i];
+}
+
 /* ---- backends ---------------------------------------------------------------------------------------------------- */
 
 static const char *const backends[] = {[BACKEND_AUTO] = "auto", [BACKEND_QUOTA] = "quota", [BACKEND_LOOP] = "loop"};

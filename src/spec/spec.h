@@ -44,6 +44,7 @@ enum spec_identity {
     IDENTITY_SECRET,
     IDENTITY_ANONYMOUS
 };
+const char *spec_identity_name(enum spec_identity i); /* "podIdentity" */
 enum spec_consistency { CONSISTENCY_PINNED };
 enum spec_on_change { ON_CHANGE_FAIL };
 enum spec_on_empty { ON_EMPTY_FAIL, ON_EMPTY_ALLOW };

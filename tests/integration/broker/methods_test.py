@@ -258,9 +258,9 @@ def test_metadata_method_needs_permission_of_the_chart(world, sts, start, team):
 
 
 @pytest.mark.parametrize("source, words", [
-    (s3(identity={"method": "gke"}, serviceAccountName="reader"), "do not work for s3://"),
-    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "do not work for gs://"),
-    (gs(identity={"method": "podIdentity"}, serviceAccountName="reader"), "do not work for gs://"),
+    (s3(identity={"method": "gke"}, serviceAccountName="reader"), "does not work for s3://"),
+    (gs(identity={"method": "irsa"}, serviceAccountName="reader"), "does not work for gs://"),
+    (gs(identity={"method": "podIdentity"}, serviceAccountName="reader"), "does not work for gs://"),
     (s3(identity={"method": "secret"}), "secretRef is missing"),
     (s3(serviceAccountName="reader"), "eks.amazonaws.com/role-arn"),
     (gs(serviceAccountName="reader"), "workload identity")])
