@@ -284,12 +284,6 @@ def gate_tidy(root, paths):
         return [line for found in pool.map(lambda e: tidy_file(e, config, version, passed), entries) for line in found]
 
 
-def gate_language(root, paths):
-    """Plain words and short sentences; see language.py. Files that a later change rewrites are exempt in the tree."""
-    tree = Path(__file__).resolve().parents[2]
-    return language.gate_language(root, paths, exempt=language.unclean() if Path(root) == tree else [])
-
-
 def gate_architecture(root, paths):
     """docs/architecture.md has the rooms of CMakeLists.txt with the rooms that each uses, and names only paths that exist."""
     root = Path(root)
@@ -373,7 +367,7 @@ def gate_shell(root, paths):
 
 ALL = {
     "format": gate_format, "sizes": gate_sizes, "includes": gate_includes, "words": gate_words,
-    "errors": gate_errors, "names": gate_names, "language": gate_language,
+    "errors": gate_errors, "names": gate_names, "language": language.gate_language,
     "architecture": gate_architecture, "links": gate_links, "pages": pages.gate_pages, "shell": gate_shell,
     "banned": gate_banned, "tidy": gate_tidy,
 }

@@ -5,7 +5,6 @@ import ast
 import io
 import re
 import tokenize
-from fnmatch import fnmatch
 from pathlib import Path
 
 STYLE = Path(__file__).resolve().parent / "style"
@@ -180,18 +179,12 @@ RIDDLE = re.compile(r"(?:What|Who|Whose|Whatever|Whoever|Whichever|That which|Th
 ANY_WORD = re.compile("|".join(pattern.pattern for pattern, _ in rules("words")), re.I)
 
 
-def unclean():
-    """Patterns of paths that are not rewritten yet, one file a room in style/unclean: it shrinks to nothing."""
-    files = sorted((STYLE / "unclean").glob("*"))
-    return [p for f in files for p in f.read_text().split("\n") if p and not p.startswith("#")]
-
-
-def gate_language(root, paths, exempt=None):
+def gate_language(root, paths):
+    """Plain words and short sentences in the prose of a file."""
     words = rules("words")
-    exempt = unclean() if exempt is None else exempt
     found = []
     for p in paths:
-        if p.startswith(NOT_PROSE) or any(fnmatch(p, e) for e in exempt):
+        if p.startswith(NOT_PROSE):
             continue
         try:
             text = (Path(root) / p).read_text()
