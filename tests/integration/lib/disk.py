@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk of a size, for who fills it or counts what is left of it."""
 import subprocess
+import time
 
 
 class Disk:
@@ -8,11 +9,17 @@ class Disk:
 
     def __init__(self, path, size):
         self.path = path
-        image = path.with_name(f"{path.name}.img")
+        self.image = path.with_name(f"{path.name}.img")
         path.mkdir()
-        subprocess.run(["truncate", "-s", size, image], check=True)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1", image], check=True)
-        subprocess.run(["mount", "-o", "loop,noatime", image, path], check=True)
+        subprocess.run(["truncate", "-s", size, self.image], check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1", self.image], check=True)
+        subprocess.run(["mount", "-o", "loop,noatime", self.image, path], check=True)
 
     def unmount(self):
+        """The loop device outlives the mount while another program reads it. A new mount of the image would take this device,
+        with its cache of the old content."""
         subprocess.run(["umount", self.path], check=True)
+        deadline = time.monotonic() + 20
+        while subprocess.run(["losetup", "--associated", self.image], capture_output=True, check=True).stdout:
+            assert time.monotonic() < deadline, f"a program keeps the loop device of {self.image} open"
+            time.sleep(0.02)
