@@ -133,6 +133,7 @@ class ApiProxy:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes, and the second would wait 40 ms for an ACK
             owner = outer
 
             def setup(self):

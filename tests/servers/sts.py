@@ -76,6 +76,7 @@ class Sts:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes, and the second would wait 40 ms for an ACK
 
             def handle_any(self):
                 length = int(self.headers.get("content-length") or 0)
