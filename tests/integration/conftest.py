@@ -6,6 +6,7 @@ a directory, two S3 servers that disagree, and a GCS server. The servers live as
 import pytest
 
 from integration.lib import buckets
+from servers.minio import EXAMPLE_BUCKET, Minio
 
 KINDS = ["file", "s3-versitygw", "s3-minio", "gs-fake"]
 
@@ -36,3 +37,11 @@ def file_bucket(stores):
 @pytest.fixture
 def gs_bucket(stores):
     return stores.new_bucket("gs-fake")
+
+
+@pytest.fixture(scope="module")
+def minio_server():
+    """A store that enforces policies, with an empty EXAMPLE_BUCKET that belongs to the tests of one file."""
+    with Minio() as server:
+        server.make_bucket(EXAMPLE_BUCKET)
+        yield server

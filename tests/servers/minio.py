@@ -12,6 +12,7 @@ from paths import CACHE
 from .process import Server, free_port
 
 ACCESS_KEY, SECRET_KEY, REGION = "cistern-access", "cistern-secret", "us-east-1"
+EXAMPLE_BUCKET = "acme-runs"
 
 
 class Minio(Server):

@@ -14,14 +14,6 @@ from servers import minio
 SIZES = {"empty": 0, "a/small": 1000, "a/one-get": 8 << 20, "b/parts": (20 << 20) + 1}
 
 
-@pytest.fixture(scope="module")
-def server():
-    running = minio.Minio().start()
-    running.make_bucket("bench")
-    yield running
-    running.stop()
-
-
 @pytest.fixture
 def folder(tmp_path):
     for name, size in SIZES.items():
@@ -32,9 +24,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def run(server, tmp_path):
+def run(minio_server, tmp_path):
     env = clean_environment(AWS_ACCESS_KEY_ID=minio.ACCESS_KEY, AWS_SECRET_ACCESS_KEY=minio.SECRET_KEY, AWS_REGION=minio.REGION,
-                            AWS_ENDPOINT_URL=server.url, HOME=str(tmp_path))
+                            AWS_ENDPOINT_URL=minio_server.url, HOME=str(tmp_path))
 
     def cistern(*words):
         done = subprocess.run([CISTERN, *map(str, words)], env=env, capture_output=True, text=True, timeout=120, check=False)
@@ -56,17 +48,17 @@ def requests(done):
 
 
 def test_a_dry_hydration_reports_the_requests_that_the_run_makes(folder, run, tmp_path):
-    run("export", folder, "s3://bench/in/")
-    told = summary(run("hydrate", "s3://bench/in/", tmp_path / "out", "--dry-run", "--json"))
+    run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/in/")
+    told = summary(run("hydrate", f"s3://{minio.EXAMPLE_BUCKET}/in/", tmp_path / "out", "--dry-run", "--json"))
     assert told["found"] == len(SIZES) and told["bytes"] == sum(SIZES.values())
     assert not (tmp_path / "out").exists()
-    made = requests(run("hydrate", "s3://bench/in/", tmp_path / "out", "--log-level", "debug"))
+    made = requests(run("hydrate", f"s3://{minio.EXAMPLE_BUCKET}/in/", tmp_path / "out", "--log-level", "debug"))
     assert (told["read_requests"], told["write_requests"]) == made
 
 
 def test_a_dry_export_reports_the_requests_that_the_run_makes(folder, run):
-    told = summary(run("export", folder, "s3://bench/out/", "--dry-run", "--json"))
-    done = run("export", folder, "s3://bench/out/", "--log-level", "debug")
+    told = summary(run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/out/", "--dry-run", "--json"))
+    done = run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/out/", "--log-level", "debug")
     reads, writes = requests(done)
     writes -= done.stderr.count("operation=PROBE")
     assert told["write_requests"] == writes
@@ -74,8 +66,8 @@ def test_a_dry_export_reports_the_requests_that_the_run_makes(folder, run):
 
 
 def test_the_price_and_the_time_follow_the_flags(folder, run, tmp_path):
-    run("export", folder, "s3://bench/price/")
-    words = ["hydrate", "s3://bench/price/", tmp_path / "out", "--dry-run"]
+    run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/price/")
+    words = ["hydrate", f"s3://{minio.EXAMPLE_BUCKET}/price/", tmp_path / "out", "--dry-run"]
     text = run(*words, "--price-read", "100000000", "--price-write", "300000000", "--bandwidth", "1Mi").stdout
     # Five GETs and two HEADs at one dollar, one LIST at three.
     assert "estimate: 7 GET and HEAD, 1 PUT, POST and LIST requests; at least 28.0 s (1.00 MiB/s, " in text
@@ -89,11 +81,11 @@ def test_a_directory_has_no_price(folder, run, tmp_path):
 
 
 def test_an_export_reports_sent_already_there_and_failed(folder, run):
-    first = run("export", folder, "s3://bench/twice/").stdout
+    first = run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/twice/").stdout
     assert "done: sent 4, already there 0, failed 0, not tried 0, skipped 0; 28.0 MiB in " in first
     (folder / "a/small").write_bytes(b"other")
     (folder / "new").write_bytes(b"new")
-    second = run("export", folder, "s3://bench/twice/").stdout
+    second = run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/twice/").stdout
     assert "done: sent 2, already there 3, failed 0, not tried 0, skipped 0; 8 B in " in second
-    told = summary(run("export", folder, "s3://bench/twice/", "--json"))
+    told = summary(run("export", folder, f"s3://{minio.EXAMPLE_BUCKET}/twice/", "--json"))
     assert (told["sent"], told["there"], told["failed"]) == (0, 5, 0)

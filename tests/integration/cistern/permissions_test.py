@@ -18,16 +18,8 @@ from paths import CISTERN, TOP
 from servers import minio
 
 FOLDER = TOP / "deploy/permissions"
-BUCKET = "acme-runs"
+BUCKET = minio.EXAMPLE_BUCKET
 LARGE = 20 << 20
-
-
-@pytest.fixture(scope="module")
-def server():
-    running = minio.Minio().start()
-    running.make_bucket(BUCKET)
-    yield running
-    running.stop()
 
 
 def environment(server, key=minio.ACCESS_KEY, secret=minio.SECRET_KEY, **more):
@@ -90,17 +82,17 @@ def killed_within_its_large_file(server, env, run, prefix):
     going.wait()
 
 
-def test_the_policies_suffice_and_do_not_reach_beyond_their_prefix(server, run, tmp_path):
-    may_export = sts(server, policy("s3-export.json", "whole"))
-    killed_within_its_large_file(server, may_export, run, "whole")
+def test_the_policies_suffice_and_do_not_reach_beyond_their_prefix(minio_server, run, tmp_path):
+    may_export = sts(minio_server, policy("s3-export.json", "whole"))
+    killed_within_its_large_file(minio_server, may_export, run, "whole")
     (run / "step-1/weights").write_bytes(os.urandom(LARGE))
     assert export(may_export, run, "whole").returncode == 0
     (run / "step-1/state").write_bytes(b"second")
     assert export(may_export, run, "whole").returncode == 0
-    assert unfinished_uploads(server, "whole") == 0
+    assert unfinished_uploads(minio_server, "whole") == 0
     assert export(may_export, run, "whole-not").returncode == 4
 
-    may_read = sts(server, policy("s3-source.json", "whole"))
+    may_read = sts(minio_server, policy("s3-source.json", "whole"))
     done = cistern(may_read, "hydrate", f"s3://{BUCKET}/whole/", tmp_path / "copy")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "copy/step-1/state").read_bytes() == b"second"
@@ -110,18 +102,18 @@ def test_the_policies_suffice_and_do_not_reach_beyond_their_prefix(server, run, 
 
 
 @pytest.mark.parametrize("missing", sorted(actions("s3-source.json")))
-def test_a_source_needs_each_right(server, run, tmp_path, missing):
-    assert export(environment(server), run, missing.replace(":", "-")).returncode == 0
-    done = cistern(sts(server, policy("s3-source.json", missing.replace(":", "-"), missing)), "hydrate", f"s3://{BUCKET}/{missing.replace(chr(58), chr(45))}/", tmp_path / "copy")
+def test_a_source_needs_each_right(minio_server, run, tmp_path, missing):
+    assert export(environment(minio_server), run, missing.replace(":", "-")).returncode == 0
+    done = cistern(sts(minio_server, policy("s3-source.json", missing.replace(":", "-"), missing)), "hydrate", f"s3://{BUCKET}/{missing.replace(chr(58), chr(45))}/", tmp_path / "copy")
     assert done.returncode == 4
     assert f"{missing} denied" in done.stderr
 
 
 @pytest.mark.parametrize("missing, marker", [("s3:PutObject", []), ("s3:GetObject", []),
                                              ("s3:DeleteObject", ["--marker", "_SUCCESS"])])
-def test_an_export_names_the_right_that_it_lacks(server, run, missing, marker):
+def test_an_export_names_the_right_that_it_lacks(minio_server, run, missing, marker):
     to = f"s3://{BUCKET}/{missing.split(':')[1]}/"
-    env = sts(server, policy("s3-export.json", missing.split(":")[1], missing))
+    env = sts(minio_server, policy("s3-export.json", missing.split(":")[1], missing))
     cistern(env, "export", run, to, *marker)
     (run / "step-1/state").write_bytes(b"second")
     done = cistern(env, "export", run, to, *marker)
@@ -144,15 +136,15 @@ CHECKS = {"s3:ListBucket": ("list", None), "s3:GetObject": ("read", None), "s3:P
 
 
 @pytest.mark.parametrize("missing", [None, *sorted(actions("s3-export.json"))])
-def test_doctor_names_the_right_that_an_export_lacks(server, missing):
+def test_doctor_names_the_right_that_an_export_lacks(minio_server, missing):
     prefix = f"doctor-{missing or 'all'}".replace(":", "-")
-    said = doctor(sts(server, policy("s3-export.json", prefix, missing)), f"s3://{BUCKET}/{prefix}/", "--as-export")
+    said = doctor(sts(minio_server, policy("s3-export.json", prefix, missing)), f"s3://{BUCKET}/{prefix}/", "--as-export")
     failed, not_tried = CHECKS.get(missing, (None, None))
     assert set(said) == {check for check, _ in CHECKS.values()}
     for check, (result, message) in said.items():
         assert result == ("fail" if check == failed else "warn" if check == not_tried else "pass"), said
     assert not failed or re.search(rf"403( AccessDenied)?: {missing} denied", said[failed][1]), said
-    assert cistern(environment(server), "ls", f"s3://{BUCKET}/{prefix}/").returncode == 9, "doctor left an object behind"
+    assert cistern(environment(minio_server), "ls", f"s3://{BUCKET}/{prefix}/").returncode == 9, "doctor left an object behind"
 
 
 def ask_bucket(server, query, *words):
@@ -161,25 +153,25 @@ def ask_bucket(server, query, *words):
                           capture_output=True, text=True, check=True).stdout
 
 
-def test_doctor_removes_the_versions_that_it_made_or_says_that_they_stay(server):
-    server.make_bucket("versioned")
-    ask_bucket(server, "versioning=", "-X", "PUT", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-d",
+def test_doctor_removes_the_versions_that_it_made_or_says_that_they_stay(minio_server):
+    minio_server.make_bucket("versioned")
+    ask_bucket(minio_server, "versioning=", "-X", "PUT", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD", "-d",
                "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>")
-    versions = lambda: len(re.findall("<VersionId>", ask_bucket(server, "versions=")))  # noqa: E731
-    said = doctor(environment(server), "s3://versioned/run/", "--as-export")
+    versions = lambda: len(re.findall("<VersionId>", ask_bucket(minio_server, "versions=")))  # noqa: E731
+    said = doctor(environment(minio_server), "s3://versioned/run/", "--as-export")
     assert "versions" not in said and versions() == 0, said
     may_export = json.loads(json.dumps(policy("s3-export.json", "run")).replace(BUCKET, "versioned"))
-    said = doctor(sts(server, may_export), "s3://versioned/run/", "--as-export")
+    said = doctor(sts(minio_server, may_export), "s3://versioned/run/", "--as-export")
     assert versions() >= 2 and said["versions"][0] == "warn", said
     assert f"{versions()} versions" in said["versions"][1] and "lifecycle" in said["versions"][1], said
 
 
 @pytest.mark.parametrize("missing", [None, *sorted(actions("s3-source.json"))])
-def test_doctor_names_the_right_that_a_source_lacks(server, run, missing):
+def test_doctor_names_the_right_that_a_source_lacks(minio_server, run, missing):
     prefix = f"doctor-source-{missing or 'all'}".replace(":", "-")
     uri = f"s3://{BUCKET}/{prefix}/"
-    assert export(environment(server), run, prefix).returncode == 0
-    env = sts(server, policy("s3-source.json", prefix, missing))
+    assert export(environment(minio_server), run, prefix).returncode == 0
+    env = sts(minio_server, policy("s3-source.json", prefix, missing))
     said = {check: result for check, (result, _) in doctor(env, uri, "--as-source").items()}
     assert said == {None: {"list": "pass", "read": "pass"}, "s3:ListBucket": {"list": "fail", "read": "warn"},
                     "s3:GetObject": {"list": "pass", "read": "fail"}}[missing]
@@ -188,12 +180,12 @@ def test_doctor_names_the_right_that_a_source_lacks(server, run, missing):
     assert [said["read"][0]] == ["fail" if missing == "s3:GetObject" else "pass"], said
 
 
-def test_without_the_right_to_abort_a_killed_export_leaves_its_upload_behind(server, run):
-    env = sts(server, policy("s3-export.json", "abort", "s3:AbortMultipartUpload"))
-    killed_within_its_large_file(server, env, run, "abort")
+def test_without_the_right_to_abort_a_killed_export_leaves_its_upload_behind(minio_server, run):
+    env = sts(minio_server, policy("s3-export.json", "abort", "s3:AbortMultipartUpload"))
+    killed_within_its_large_file(minio_server, env, run, "abort")
     (run / "step-1/weights").write_bytes(os.urandom(LARGE))
     assert export(env, run, "abort").returncode == 0
-    assert unfinished_uploads(server, "abort") == 1
+    assert unfinished_uploads(minio_server, "abort") == 1
 
 
 def named_in_messages(backend, pattern):

@@ -12,16 +12,8 @@ from paths import TOP
 from servers import minio
 from servers.bucket import BucketServer
 
-BUCKET = "acme-runs"
+BUCKET = minio.EXAMPLE_BUCKET
 POLICY = json.loads((TOP / "deploy/permissions/s3-export.json").read_text().replace("BUCKET", BUCKET).replace("PREFIX", "runs"))
-
-
-@pytest.fixture(scope="module")
-def server():
-    running = minio.Minio().start()
-    running.make_bucket(BUCKET)
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +61,10 @@ def left_behind(server):
     return files + [p for p in uploads.rglob("*") if p.name == "xl.meta"]
 
 
-def test_an_export_with_the_rights_of_the_policy_is_exportable_and_nothing_is_written(world, ns, server):
-    told = make(world, ns, server, POLICY)
+def test_an_export_with_the_rights_of_the_policy_is_exportable_and_nothing_is_written(world, ns, minio_server):
+    told = make(world, ns, minio_server, POLICY)
     assert told["Exportable"]["status"] == "True" and told["Ready"]["status"] == "True", told
-    assert left_behind(server) == []
+    assert left_behind(minio_server) == []
 
 
 @pytest.mark.parametrize("missing, export, reason, said", [
@@ -84,15 +76,15 @@ def test_an_export_with_the_rights_of_the_policy_is_exportable_and_nothing_is_wr
     ((), {"storageClass": "FROZEN"}, "ExportRefused", "FROZEN"),
 ], ids=lambda p: p if isinstance(p, str) else None)
 def test_a_destination_that_would_refuse_has_events_on_source_claim_and_pod_which_starts(
-        world, ns, server, missing, export, reason, said):
+        world, ns, minio_server, missing, export, reason, said):
     policy = without(*missing)
     if "no-such" in str(export):
         policy = json.loads(json.dumps(policy).replace(BUCKET, "no-such-bucket"))
-    told = make(world, ns, server, policy, **export)
+    told = make(world, ns, minio_server, policy, **export)
     assert told["Exportable"]["status"] == "False" and told["Exportable"]["reason"] == reason, told
     assert said in told["Exportable"]["message"], told
     assert told["Ready"]["reason"] == reason and source(world, ns)["status"]["phase"] == "Degraded"
-    assert left_behind(server) == []
+    assert left_behind(minio_server) == []
 
     world.make_claim(ns)
     world.make_pod(ns)
@@ -108,12 +100,12 @@ def test_a_destination_that_would_refuse_has_events_on_source_claim_and_pod_whic
     world.empty(ns)
 
 
-def test_a_bucket_that_is_deleted_later_is_an_event_on_a_bound_claim(world, ns, server):
-    make(world, ns, server, POLICY)
+def test_a_bucket_that_is_deleted_later_is_an_event_on_a_bound_claim(world, ns, minio_server):
+    make(world, ns, minio_server, POLICY)
     world.make_claim(ns)
     world.make_pod(ns)
     world.wait_for_bound(ns)
-    (server.data / BUCKET).rename(server.data / "taken-away")
+    (minio_server.data / BUCKET).rename(minio_server.data / "taken-away")
     try:
         world.kill("controller0")  # the next one probes at once
         world.forget_leader()
@@ -122,5 +114,5 @@ def test_a_bucket_that_is_deleted_later_is_an_event_on_a_bound_claim(world, ns, 
                  {"BucketSource", "PersistentVolumeClaim"}, 20, "both have an event")
         wait_for(lambda: exportable(world, ns)["Exportable"]["reason"] == "ExportBucketNotFound")
     finally:
-        (server.data / "taken-away").rename(server.data / BUCKET)
+        (minio_server.data / "taken-away").rename(minio_server.data / BUCKET)
     world.empty(ns)
