@@ -42,12 +42,12 @@ def test_pod_without_room_for_its_volume_waits(cluster, team):
         team.apply(team.claim(name, size="7Gi"), team.pod(name, name, "sleep 3600"))
     nodes = set()
     for _ in range(2):
-        def another():
+        def two_running_nodes():
             found = {p["metadata"]["name"]: p for p in cluster.api.list(f"/api/v1/namespaces/{team.name}/pods")}
             running = {p["spec"].get("nodeName") for p in found.values() if p["status"]["phase"] == "Running"}
             return running if len(running) == 2 else None
 
-        nodes = eventually(another, "two pods run, on different nodes", 90, 0.5)
+        nodes = eventually(two_running_nodes, "two pods run, on different nodes", 90, 0.5)
     assert nodes == set(cluster.nodes)
     waiting = [p for p in cluster.api.list(f"/api/v1/namespaces/{team.name}/pods") if p["status"]["phase"] == "Pending"]
     assert len(waiting) == 1

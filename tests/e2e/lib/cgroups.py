@@ -34,13 +34,13 @@ def make(name):
 
 def remove(name):
     """Of a node whose processes were killed; the last of them may still be on their way out."""
-    def gone():
+    def no_group_left():
         left = [h / name for h in hierarchies() if (h / name).exists()]
         for group in left:
             subprocess.run(["find", str(group), "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], capture_output=True)
         return not any(group.exists() for group in left)
 
-    eventually(gone, f"the control groups of {name} are gone", DEATH_SECONDS)
+    eventually(no_group_left, f"the control groups of {name} are gone", DEATH_SECONDS)
 
 
 def names(prefix):

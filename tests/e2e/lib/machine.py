@@ -61,7 +61,7 @@ def loops_on(device_or_file):
 
 def release_image(image):
     """Detaches every loop device on a dead machine's disk image, and on the file system inside it."""
-    def gone():
+    def no_loop_left():
         outer = loops_on(image)
         for device in outer:
             for inner in loops_on(device):
@@ -69,7 +69,7 @@ def release_image(image):
             subprocess.run(["losetup", "--detach", device], capture_output=True)
         return not outer
 
-    eventually(gone, f"the loop devices on {image} are gone", DEATH_SECONDS)
+    eventually(no_loop_left, f"the loop devices on {image} are gone", DEATH_SECONDS)
 
 
 class Machine:

@@ -142,10 +142,10 @@ def left_in(cluster):
 
 def nothing_is_left(cluster, seconds=90):
     """Neither objects nor anything on the nodes."""
-    def gone():
+    def nothing_left():
         left = [*left_in(cluster), *(what for node in cluster.nodes.values() for what in left_on(node))]
         if left:
             raise AssertionError(f"left: {left}")
         return True
 
-    explained(cluster, gone, "nothing is left", seconds)
+    explained(cluster, nothing_left, "nothing is left", seconds)

@@ -46,7 +46,7 @@ def test_release_reports_the_remainder_and_then_ends(cluster, nodes, controllers
     assert code == Code.ABORTED and "3 files, 2.00 KiB, are still to be exported" in text
     assert order(cluster, name)["spec"]["release"] == {"requested": True, "discard": False}
     node.releases = answers
-    node.look()
+    node.carry_out_orders()
     eventually(lambda: order(cluster, name) is None)  # the leader need not wait for the next call
     controller.delete(volume_id)
 
@@ -115,7 +115,7 @@ def test_volume_unmounted_slowly_by_its_pod_is_deleted_by_one_call(cluster, node
 
     def let_go():
         node.releases = answers
-        node.look()
+        node.carry_out_orders()
 
     timer = threading.Timer(7, let_go)
     timer.start()
@@ -158,7 +158,7 @@ def test_a_release_is_withdrawn_when_its_persistent_volume_is_to_stay(cluster, n
         cluster.patch(f"{path}/status", {"status": {"phase": "Bound" if rescue == "rebound" else "Available"}})
     eventually(lambda: order(cluster, name)["spec"]["release"]["requested"] is False)
     node.releases = node.release
-    node.look()
+    node.carry_out_orders()
     assert list(node.volumes) == [name]
     code, text = controller.delete_fails(volume_id)  # who calls by an older copy is refused
     assert code == Code.FAILED_PRECONDITION and "CIS5112" in text
@@ -180,7 +180,7 @@ def test_a_release_that_its_node_has_committed_is_not_withdrawn(cluster, nodes, 
         cluster.patch(f"{VOLUMES}/{name}", {"spec": {"release": {"requested": False}}})
     assert "cannot be withdrawn" in refused.value.status["message"]
     node.releases = node.release
-    node.look()
+    node.carry_out_orders()
     eventually(lambda: order(cluster, name) is None)
 
 
@@ -219,7 +219,7 @@ def test_a_controller_that_ends_in_the_middle_of_a_release_is_followed_by_one_th
     controller.delete_fails(volume_id, timeout=2)
     controller.stop(how)
     node.releases = answers
-    node.look()
+    node.carry_out_orders()
     assert order(cluster, name)["status"]["phase"] == "Released"
     controller.start()
     eventually(lambda: order(cluster, name) is None, seconds=40)
@@ -298,7 +298,7 @@ def test_a_tombstone_goes_when_its_time_is_over_and_one_whose_node_returns_is_re
     cluster.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
     eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "False")
     back.releases = back.release
-    back.look()
+    back.carry_out_orders()
     eventually(lambda: order(cluster, name) is None)
     assert back.volumes == {}
 

@@ -135,16 +135,16 @@ def test_a_pools_name_is_its_node_and_pool(cluster):
 def test_the_conditions_of_two_writers_stand_side_by_side(cluster):
     cluster.create(VOLUMES, volume("two"))
 
-    def says(manager, kind):
+    def set_condition(manager, kind):
         body = {"apiVersion": "cistern.io/v1alpha1", "kind": "CisternVolume", "metadata": {"name": "two"},
                 "status": {"conditions": [{"type": kind, "status": "True", "reason": "Because", "message": "",
                                            "lastTransitionTime": "2026-11-21T10:00:00.123Z"}]}}
         cluster.request("PATCH", f"{VOLUMES}/two/status?fieldManager={manager}&force=true", body,
                         "application/apply-patch+yaml")
 
-    says("cistern-node", "Mounted")
-    says("cistern-controller", "DeletionHeld")
-    says("cistern-node", "Mounted")
+    set_condition("cistern-node", "Mounted")
+    set_condition("cistern-controller", "DeletionHeld")
+    set_condition("cistern-node", "Mounted")
     assert [c["type"] for c in cluster.get(f"{VOLUMES}/two")["status"]["conditions"]] == ["Mounted", "DeletionHeld"]
 
 

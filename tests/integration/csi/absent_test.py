@@ -67,7 +67,7 @@ def written(driver, name="pvc-1", **parameters):
     return volume
 
 
-def rest(driver):
+def stop_machine(driver):
     """The machine restarts: no process lives, and nothing is mounted, not even a volume's own disk."""
     assert driver.stop() == 0
     end_all(f"{driver.folder}/")
@@ -77,7 +77,7 @@ def rest(driver):
 
 def test_a_pool_whose_disk_is_not_mounted_is_held_and_served_again_when_it_is(driver):
     volume, uuid = written(driver, **EXPORT), driver.uuid()
-    rest(driver)
+    stop_machine(driver)
     driver.start()
     for method, fields in (("DeleteVolume", {}), ("ControllerGetVolume", {}),
                            ("NodeStageVolume", {"staging_target_path": str(driver.staging(volume)),
@@ -100,7 +100,7 @@ def test_a_pool_whose_disk_is_not_mounted_is_held_and_served_again_when_it_is(dr
 
 def test_wiped_disk_gets_a_new_pool_only_after_the_old_one_is_given_up_by_name(driver):
     volume, uuid = written(driver, **EXPORT), driver.uuid()
-    rest(driver)
+    stop_machine(driver)
     driver.mount()
     driver.wipe()
     driver.flags = ["--forget-pool=0123456789ab"]
@@ -120,7 +120,7 @@ def test_wiped_disk_gets_a_new_pool_only_after_the_old_one_is_given_up_by_name(d
 
 def test_pool_other_than_the_recorded_one_is_not_served(driver):
     uuid = driver.uuid()
-    rest(driver)
+    stop_machine(driver)
     records = [p for p in driver.state.iterdir() if p.name.startswith("pool-")]
     kept = {p: p.read_text() for p in records}
     for p in records:
@@ -138,7 +138,7 @@ def test_pool_other_than_the_recorded_one_is_not_served(driver):
 
 
 def test_a_record_that_cannot_be_read_permits_nothing(driver):
-    rest(driver)
+    stop_machine(driver)
     for p in driver.state.glob("pool-*"):
         p.write_text("{")
     driver.start()
@@ -211,7 +211,7 @@ def test_ephemeral_pool_on_a_blank_disk_is_created_again_and_lost_volumes_are_re
     try:
         driver.start()
         volume, uuid = written(driver, **EXPORT), driver.uuid()
-        rest(driver)
+        stop_machine(driver)
         driver.start()
         assert driver.capacity() == 0 and not list(driver.pool.iterdir()), "a bare directory is no blank disk"
         driver.stop()

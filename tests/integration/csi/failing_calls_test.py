@@ -81,7 +81,7 @@ def start_hurt(driver):
         return False
 
 
-def is_left(driver):
+def volumes_and_mounts_left(driver):
     pool = driver.pools["default"]
     return driver.client.call("ListVolumes").entries or [m for m in mounts() if str(driver.folder) in m] or [
         p for part in ("volumes", "making", "trash") for p in (pool / part).iterdir()]
@@ -122,7 +122,7 @@ def hurt_and_heal(folder, n, number):
         driver.env = {}
         driver.start()
         Walk(driver, source, 60).go()
-        wait_for(lambda: not is_left(driver))
+        wait_for(lambda: not volumes_and_mounts_left(driver))
     finally:
         driver.clean_up()
 

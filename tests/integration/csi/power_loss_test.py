@@ -122,7 +122,7 @@ class Owner:
         except (grpc.RpcError, OSError) as e:
             self.last = e
 
-    def look(self):
+    def compare_and_record(self):
         """Compares the volumes on disk with the recorded answers, then records the state on disk."""
         there = {e.volume.volume_id: e.volume.capacity_bytes for e in self.driver.client.call("ListVolumes").entries}
         for name, volume in list(self.volumes.items()):
@@ -161,7 +161,7 @@ def test_no_promise_is_lost_or_doubled(driver, machine):
         worker.join(PATIENCE)
         machine.on()
         driver.start()
-        owner.look()
+        owner.compare_and_record()
         promised = sum(v["size"] for v in owner.volumes.values() if v)
         wait_for(lambda: abs(at_first - promised - driver.available()) < 2 * MIB)  # trash is emptied by the by
     for name, volume in owner.volumes.items():

@@ -69,7 +69,7 @@ def private(server, authority=None, **more):
             **({"caBundle": authority.pem} if authority else {}), **more}
 
 
-def test_a_volume_trusts_the_authority_that_its_source_names_both_ways(with_keys, private_store):
+def test_authority_of_a_source_is_trusted_for_hydration_and_export(with_keys, private_store):
     server, authority = private_store
     volume = with_keys.client.create("pvc", size=64 * MIB, **private(server, authority)).volume_id
     with_keys.stage(volume)

@@ -19,7 +19,7 @@ FIRST, COUNT = 100_000, 65_536  # of the pod's user namespace
 USER, GROUP = 1000, 2000
 
 
-def called(result, what):
+def checked_result(result, what):
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error), what)
@@ -43,11 +43,11 @@ def user_namespace():
 
 def mount_mapped(source, target, userns_pid):
     """A bind mount of `source` with the ids of that namespace: what runc makes of a volume."""
-    tree = called(libc.syscall(OPEN_TREE, -100, os.fsencode(source), OPEN_TREE_CLONE | os.O_CLOEXEC), "open_tree")
+    tree = checked_result(libc.syscall(OPEN_TREE, -100, os.fsencode(source), OPEN_TREE_CLONE | os.O_CLOEXEC), "open_tree")
     with open(f"/proc/{userns_pid}/ns/user") as userns:
         attr = MountAttr(set=MOUNT_ATTR_IDMAP, userns=userns.fileno())
-        called(libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(attr), ctypes.sizeof(attr)), "mount_setattr")
-    called(libc.syscall(MOVE_MOUNT, tree, b"", -100, os.fsencode(target), MOVE_MOUNT_F_EMPTY_PATH), "move_mount")
+        checked_result(libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(attr), ctypes.sizeof(attr)), "mount_setattr")
+    checked_result(libc.syscall(MOVE_MOUNT, tree, b"", -100, os.fsencode(target), MOVE_MOUNT_F_EMPTY_PATH), "move_mount")
     os.close(tree)
 
 

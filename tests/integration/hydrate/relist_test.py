@@ -95,7 +95,7 @@ class Filled(Folder):
         return not (self.volume.folder / "anew").exists() and self.volume.status()["phase"] == "done"
 
 
-def look(target, server):
+def contents_and_truth(target, server):
     return contents(target.out), server.truth() | getattr(target, "mine", {})
 
 
@@ -118,7 +118,7 @@ def test_the_same_command_fetches_what_changed_and_drops_what_is_gone(tmp_path, 
         got = server.got()[seen:]
         assert set(got) == server.changed
         assert len(got) - end["hedged"] == len(server.changed) + PARTS - 1
-        have, want = look(target, server)
+        have, want = contents_and_truth(target, server)
         assert have == want
         assert not (target.out / "gone/for").exists() and (target.out / "turns").is_file()
         assert target.is_left_clean()

@@ -72,7 +72,7 @@ def test_object_overwritten_after_its_head_is_reported(tmp_path, told):
 
 @pytest.mark.parametrize("told", ["ETag", "Last-Modified", "nothing"])
 @pytest.mark.parametrize("head", [200, 405])
-def test_one_that_stays_arrives(tmp_path, told, head):
+def test_object_that_is_not_overwritten_is_fetched(tmp_path, told, head):
     with Answering(Store(lambda n: 3, told, head)) as server:
         code, end, errors = hydrate(server.url, tmp_path / "out")
     assert (code, errors, end["size_only"]) == (DONE, [], 1)

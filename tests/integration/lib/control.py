@@ -89,7 +89,7 @@ class FakeNode:
         query = f"?labelSelector=cistern.io%2Fnode%3D{self.name}"
         return self.cluster.get(VOLUMES + query)["items"]
 
-    def look(self):
+    def carry_out_orders(self):
         for order in self.orders():
             status = order.get("status", {})
             said = {c["type"]: c["status"] for c in status.get("conditions", [])}
@@ -109,7 +109,7 @@ class FakeNode:
                 now = self.cluster.get(f"{POOLS}/{self.pool}")["spec"].get("volumesGeneration")
                 if now != generation:
                     self.seen.append(now)
-                    self.look()
+                    self.carry_out_orders()
                     generation = now
             except (OSError, ApiError):
                 pass

@@ -2,7 +2,7 @@
 """A node whose pool's disk is not mounted: the API server has a record of its pool."""
 import pytest
 
-from integration.csi.absent_test import OnDisk, rest
+from integration.csi.absent_test import OnDisk, stop_machine
 from integration.csi.driver import wait_for
 
 from .agent import API, Node, blank, bucket, hold_true, identity, job, replace
@@ -45,7 +45,7 @@ def test_no_pool_is_made_while_anything_names_another_and_its_volumes_wait(agent
     orders.wait("pvc-1", "Hydrated", "True")
     write_to(agent, volume)
     uuid = agent.uuid()
-    rest(agent)
+    stop_machine(agent)
     if witness != "machine":
         forget_locally(agent)
     if witness != "CisternPool":
@@ -60,8 +60,8 @@ def test_no_pool_is_made_while_anything_names_another_and_its_volumes_wait(agent
     if witness != "machine":
         assert pool["status"]["poolUUID"] == uuid, "it is remembered further on"
         c = orders.wait("pvc-1", "Healthy", "False", "PoolAbsent")
-        assert uuid in c["message"] and orders.says("pvc-1", "Provisioned", "True")
-        hold_true(lambda: orders.says("pvc-1", "Healthy", "False", "PoolAbsent"), 6)
+        assert uuid in c["message"] and orders.has_condition("pvc-1", "Provisioned", "True")
+        hold_true(lambda: orders.has_condition("pvc-1", "Healthy", "False", "PoolAbsent"), 6)
     assert not list(agent.pool.iterdir()), "nothing is made in its place"
     agent.mount()
     orders.wait_for_pool(lambda p: p["status"]["health"]["status"] == "Healthy" and p["status"]["poolUUID"] == uuid)
@@ -73,7 +73,7 @@ def test_no_pool_is_made_while_anything_names_another_and_its_volumes_wait(agent
 
 def test_a_new_node_asks_before_it_creates_its_pool_and_a_node_with_a_pool_does_not(agent, orders, cluster):
     volume, uuid = orders.make("pvc-1", **blank()), agent.uuid()
-    rest(agent)
+    stop_machine(agent)
     forget_locally(agent)
     cluster.stop_api()
     try:
@@ -91,7 +91,7 @@ def test_a_new_node_asks_before_it_creates_its_pool_and_a_node_with_a_pool_does_
 def test_an_administrators_word_must_name_the_pool_and_counts_once(agent, orders, cluster):
     volume, uuid = orders.make("pvc-1", **blank()), agent.uuid()
     write_to(agent, volume)
-    rest(agent)
+    stop_machine(agent)
     agent.mount()
     agent.wipe()
     replace(orders, "0123456789ab")
@@ -104,7 +104,7 @@ def test_an_administrators_word_must_name_the_pool_and_counts_once(agent, orders
     assert pool["status"]["poolUUID"] == second != uuid and identity(agent)["replaces"] == [{"uuid": uuid, "givenUp": True}]
     wait_for(lambda: {("Node", "node-1"), ("CisternPool", "node-1.default")} <= about(events(cluster, "PoolReplaced")))
     orders.wait_phase("pvc-1", "Lost")
-    rest(agent)
+    stop_machine(agent)
     agent.mount()
     agent.wipe()
     agent.start()  # the annotation is still there, and names another pool
@@ -115,11 +115,11 @@ def test_an_administrators_word_must_name_the_pool_and_counts_once(agent, orders
 def test_an_ephemeral_pool_is_replaced_and_its_volumes_are_reported_lost(agent, orders, cluster):
     volume, uuid = orders.make("pvc-1", **blank()), agent.uuid()
     write_to(agent, volume)
-    rest(agent)
+    stop_machine(agent)
     agent.mount()
     agent.wipe()
     agent.pools["default"] = f"{agent.pool},require-mount,ephemeral"
     agent.start()
     orders.wait_phase("pvc-1", "Lost")
-    assert orders.says("pvc-1", "Healthy", "False", "VolumeLost") and identity(agent)["replaces"] == [{"uuid": uuid, "givenUp": False}]
+    assert orders.has_condition("pvc-1", "Healthy", "False", "VolumeLost") and identity(agent)["replaces"] == [{"uuid": uuid, "givenUp": False}]
     wait_for(lambda: ("CisternVolume", "pvc-1") in about(events(cluster, "VolumeLost")))

@@ -231,13 +231,13 @@ class Orders:
     def condition(self, name, kind):
         return next((c for c in self.status(name).get("conditions", []) if c["type"] == kind), {"status": "", "reason": ""})
 
-    def says(self, name, kind, status, reason=None):
+    def has_condition(self, name, kind, status, reason=None):
         c = self.condition(name, kind)
         return c["status"] == status and (reason is None or c["reason"] == reason)
 
     def wait(self, name, kind, status, reason=None, seconds=60):
         try:
-            wait_for(lambda: self.says(name, kind, status, reason), seconds)
+            wait_for(lambda: self.has_condition(name, kind, status, reason), seconds)
         except AssertionError:
             raise AssertionError(f"{kind} is not {status} {reason}: {json.dumps(self.status(name), indent=1)}")
         return self.condition(name, kind)

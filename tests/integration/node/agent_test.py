@@ -32,7 +32,7 @@ def test_an_order_becomes_a_volume_and_the_pool_says_that_it_was_seen(agent, ord
     volume_id = orders.make("pvc-1", **blank())
     status = orders.status("pvc-1")
     assert status["phase"] == "Ready" and status["capacityBytes"] == 32 * MIB
-    assert orders.says("pvc-1", "Hydrated", "True", "NothingToHydrate") and orders.says("pvc-1", "Mounted", "False")
+    assert orders.has_condition("pvc-1", "Hydrated", "True", "NothingToHydrate") and orders.has_condition("pvc-1", "Mounted", "False")
     assert (agent.folder_of(volume_id) / "volume.json").exists()
     generation = orders.pool()["spec"]["volumesGeneration"]
     pool = orders.wait_for_pool(lambda p: p["status"]["volumesGeneration"] == generation and p["status"]["volumes"] == 1)
@@ -99,12 +99,12 @@ def test_a_hydration_that_failed_says_why_and_says_so_no_more_when_it_went_well(
     orders.wait("pvc-1", "Hydrated", "False", "Failed")
     status = orders.wait_phase("pvc-1", "Failed")
     assert "nowhere" in status["errors"][0]["message"] and status["errors"][0]["id"].startswith("CIS")
-    assert orders.says("pvc-1", "Healthy", "False", "HydrationFailed")
+    assert orders.has_condition("pvc-1", "Healthy", "False", "HydrationFailed")
     (folder / "nowhere").mkdir()
     (folder / "nowhere" / "a").write_text("a")
     assert job("hydrate", agent.folder_of(volume_id)).wait(60) == 0
     status = orders.wait_phase("pvc-1", "Ready")
-    assert "errors" not in status and orders.says("pvc-1", "Healthy", "True")
+    assert "errors" not in status and orders.has_condition("pvc-1", "Healthy", "True")
 
 
 def test_gate_a_pod_waits_for_the_job_and_is_let_in_when_it_is_done(agent, orders, folder):
@@ -263,7 +263,7 @@ def test_rehydrate_creates_the_volume_again_under_its_old_id_on_the_new_disk(age
     orders.wait("pvc-1", "Hydrated", "True")
     wipe(agent, orders)
     orders.wait("pvc-1", "Hydrated", "False", "Waiting")
-    assert orders.says("pvc-1", "Provisioned", "True")
+    assert orders.has_condition("pvc-1", "Provisioned", "True")
     assert job("hydrate", agent.folder_of(volume_id)).wait(30) == 0
     orders.wait("pvc-1", "Hydrated", "True")
     agent.stage(volume_id)
@@ -454,7 +454,7 @@ def test_a_classes_parameters_reach_the_volume_and_its_job(agent, orders, folder
                     "bandwidth": 100_000, "access": "fuse", "onDataLoss": "rehydrate", "minVolumeSize": 16 * MIB,
                     "maxVolumeSize": 1024 * MIB, "exportSecret": "last-resort"}
     assert took > 1.5  # 300,000 bytes at 100,000 a second
-    assert orders.says("pvc-1", "Verified", "False", "VerificationDisabled")
+    assert orders.has_condition("pvc-1", "Verified", "False", "VerificationDisabled")
 
 
 def test_direct_io_that_is_asked_for_and_cannot_be_had_is_an_error_by_name(agent, orders, folder):
@@ -565,7 +565,7 @@ def test_a_denied_hydration_has_failed_five_minutes_after_its_first_job(agent, o
         began_ago(path, 301)
         assert job("hydrate", path).wait(20) == 4
         orders.wait("pvc-1", "Hydrated", "False", "Failed")
-        assert orders.status("pvc-1")["phase"] == "Failed" and orders.says("pvc-1", "Healthy", "False", "HydrationFailed")
+        assert orders.status("pvc-1")["phase"] == "Failed" and orders.has_condition("pvc-1", "Healthy", "False", "HydrationFailed")
         store.no_faults()  # and resumes by itself when access is granted
         assert job("hydrate", path).wait(20) == 0
         orders.wait("pvc-1", "Hydrated", "True")
@@ -585,7 +585,7 @@ def test_an_export_of_which_nothing_is_confirmed_until_its_deadline_is_stalled_a
     assert orders.status("pvc-1")["phase"] == "Exporting"
     orders.release("pvc-1")
     time.sleep(1)
-    assert orders.says("pvc-1", "Exported", "False", "ExportStalled") and agent.folder_of(volume_id).exists()
+    assert orders.has_condition("pvc-1", "Exported", "False", "ExportStalled") and agent.folder_of(volume_id).exists()
     assert job("export", agent.folder_of(volume_id), "--for", "release").wait(20) == 0
     orders.wait_phase("pvc-1", "Released")
     assert (folder / "out/checkpoint").read_bytes() == b"weights"

@@ -73,7 +73,7 @@ def test_a_pod_finds_its_volume_again_although_volume_json_was_damaged_and_leave
         except grpc.RpcError:
             return False
     wait_for(is_gone)
-    assert orders.says("pvc-1", "Hydrated", "True")
+    assert orders.has_condition("pvc-1", "Hydrated", "True")
     agent.stage(volume_id)
     assert (agent.publish(volume_id) / "object-0").exists()
 
@@ -180,7 +180,7 @@ def test_an_empty_volume_made_after_a_loss_stays_empty_when_its_record_is_restor
     damage(agent.folder_of(volume_id) / "volume.json", "garbage")
     orders.bump()
     wait_for(lambda: "written again from its order" in agent.log_text())
-    hold_true(lambda: orders.says("pvc-1", "Hydrated", "True"), 1)
+    hold_true(lambda: orders.has_condition("pvc-1", "Hydrated", "True"), 1)
     agent.staging(volume_id).mkdir(parents=True, exist_ok=True)
     agent.client.call("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
                       staging_target_path=str(agent.staging(volume_id)))

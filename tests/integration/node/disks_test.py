@@ -124,7 +124,7 @@ class OnMachine(Node):
         assert lines and "pool=default" in lines[-1], lines
         return lines[-1]
 
-    def says(self):
+    def refusal(self):
         """The last line of one whose flags are refused."""
         done = subprocess.run(self.command(), capture_output=True, text=True, timeout=60)
         assert done.returncode == 10, done
@@ -200,8 +200,8 @@ def test_a_disk_in_use_is_refused_and_with_it_the_pool(folder, machine, file, va
 def test_missing_disks_and_invalid_words_are_reported(folder, machine):
     assert "none of 3 NVMe disks is one of its devices" in driver(folder, machine, "model:Other*").reports()
     for word in ("nvme0n1", "path:nvme0n1", "model:", "wipe:", "device:", "device:sdb"):
-        assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME, wipe:SERIAL or device:/dev/NAME" in driver(folder, machine, word).says()
-    assert "'fast=path:/dev/nvme0n1' is not POOL=... of a pool" in OnMachine(folder, machine, "fast=path:/dev/nvme0n1").says()
+        assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME, wipe:SERIAL or device:/dev/NAME" in driver(folder, machine, word).refusal()
+    assert "'fast=path:/dev/nvme0n1' is not POOL=... of a pool" in OnMachine(folder, machine, "fast=path:/dev/nvme0n1").refusal()
     assert not machine.asked()
 
 
@@ -256,5 +256,5 @@ def test_a_labelled_disk_with_content_is_refused_and_a_missing_one_named(machine
 
 
 def test_a_pool_is_one_disk_or_an_array(folder, machine):
-    said = driver(folder, machine, "path:/dev/nvme0n1", f"device:{LABEL}").says()
+    said = driver(folder, machine, "path:/dev/nvme0n1", f"device:{LABEL}").refusal()
     assert "pool 'default' has a device, and model, path or wipe" in said

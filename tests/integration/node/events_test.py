@@ -215,7 +215,7 @@ def test_a_full_volume_is_unhealthy_and_reported_and_its_neighbour_is_not(agent,
     orders.bump()
     assert "are left" in orders.wait("pvc-full", "Healthy", "False", "VolumeFull")["message"]
     wait_for(lambda: ("CisternVolume", "pvc-full") in about(events(cluster, "VolumeFull")))
-    assert orders.says("pvc-other", "Healthy", "True")
+    assert orders.has_condition("pvc-other", "Healthy", "True")
     stats = agent.client.call("NodeGetVolumeStats", volume_id=full, volume_path=str(agent.target(full)))
     assert stats.volume_condition.abnormal and "left" in stats.volume_condition.message
     (agent.target(full) / "a").unlink()

@@ -22,7 +22,7 @@ static int looks(const char *claims)
     return r;
 }
 
-static void looks_right_rejects_expired_foreign_and_malformed_tokens(void **state)
+static void token_that_is_expired_foreign_or_malformed_is_denied(void **state)
 {
     (void)state;
     struct err err;
@@ -146,7 +146,7 @@ static void token_of_another_node_or_without_pod_is_denied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(looks_right_rejects_expired_foreign_and_malformed_tokens),
+        cmocka_unit_test(token_that_is_expired_foreign_or_malformed_is_denied),
         cmocka_unit_test(review_of_another_account_is_denied),
         cmocka_unit_test(review_without_the_audience_is_denied),
         cmocka_unit_test(job_is_found_by_the_controller_reference_of_its_pod),

@@ -36,7 +36,7 @@ static struct hydrate_status run(int64_t started_ns, uint64_t bytes)
                                    .started_ns = started_ns};
 }
 
-static void look(struct transfer_metrics *t, const struct hydrate_status *h, const struct verdict *e)
+static void read_volume(struct transfer_metrics *t, const struct hydrate_status *h, const struct verdict *e)
 {
     struct verdict none;
     verdict_init(&none);
@@ -51,11 +51,11 @@ static void bytes_moved_before_the_first_reading_are_not_counted_again(void **st
     struct transfer_metrics *t = transfer_metrics_new("n");
     uint64_t before = hydrated_bytes();
     struct hydrate_status h = run(clock_wall_ns() - 3600 * (int64_t)NS_PER_SECOND, 1000);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     assert_int_equal(hydrated_bytes() - before, 0);
     h.bytes_done = 1500;
-    look(t, &h, NULL);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
+    read_volume(t, &h, NULL);
     assert_int_equal(hydrated_bytes() - before, 500);
     transfer_metrics_free(t);
 }
@@ -66,13 +66,13 @@ static void a_run_that_began_since_is_counted_whole_and_its_end_once(void **stat
     struct transfer_metrics *t = transfer_metrics_new("n");
     uint64_t bytes = hydrated_bytes(), count = objects("cistern_hydration_objects_total", "s3", "ok"), ok = ended("ok");
     struct hydrate_status h = run(clock_wall_ns() + 1, 1000);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     h.phase = HYDRATE_DONE;
     h.bytes_done = 2000;
     h.objects_done = 200;
     h.finished_ns = h.started_ns + 5;
-    look(t, &h, NULL);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
+    read_volume(t, &h, NULL);
     assert_int_equal(hydrated_bytes() - bytes, 2000);
     assert_int_equal(objects("cistern_hydration_objects_total", "s3", "ok") - count, 200);
     assert_int_equal(ended("ok") - ok, 1);
@@ -85,16 +85,16 @@ static void resumed_run_counts_only_new_bytes(void **state)
     struct transfer_metrics *t = transfer_metrics_new("n");
     uint64_t bytes = hydrated_bytes(), failed = ended("failed");
     struct hydrate_status h = run(clock_wall_ns() + 1, 1000);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     h.phase = HYDRATE_FAILED;
     h.finished_ns = h.started_ns + 5;
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     h.phase = HYDRATE_LISTING; /* the next attempt, which has not read its journal yet */
     h.started_ns += 10;
     h.bytes_done = 0;
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     h.bytes_done = 1200;
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
     assert_int_equal(hydrated_bytes() - bytes, 1200);
     assert_int_equal(ended("failed") - failed, 1);
     transfer_metrics_free(t);
@@ -115,13 +115,13 @@ static void an_export_counts_what_the_bucket_confirmed_and_each_failure_of_each_
     e.done_bytes = 300;
     e.failed_files = 2;
     e.started_ns = clock_wall_ns() + 1;
-    look(t, NULL, &e);
-    look(t, NULL, &e);
+    read_volume(t, NULL, &e);
+    read_volume(t, NULL, &e);
     e.started_ns++; /* again: what is there is there */
     e.done_files = 4;
     e.done_bytes = 400;
     e.failed_files = 1;
-    look(t, NULL, &e);
+    read_volume(t, NULL, &e);
     assert_int_equal(objects("cistern_export_objects_total", "gs", "ok") - ok, 4);
     assert_int_equal(objects("cistern_export_bytes_total", "gs", "ok") - bytes, 400);
     assert_int_equal(objects("cistern_export_objects_total", "gs", "failed") - failed, 3);
@@ -139,8 +139,8 @@ static void wrong_checksums_are_counted_once(void **state)
     h.error_count = 2;
     h.errors[0] = (struct hydrate_fault){.id = CIS_CHECKSUM_MISMATCH, .time_ns = h.started_ns + 1};
     h.errors[1] = (struct hydrate_fault){.id = CIS_REPLY_INVALID, .time_ns = h.started_ns + 2};
-    look(t, &h, NULL);
-    look(t, &h, NULL);
+    read_volume(t, &h, NULL);
+    read_volume(t, &h, NULL);
     assert_int_equal(metric_value(wrong) - before, 1);
     transfer_metrics_free(t);
 }

@@ -112,7 +112,7 @@ static struct reply *exchange(const struct post_server *c, const char *sent, str
 
 #define HEAD "POST /v1/credentials HTTP/1.1\r\nHost: broker.test\r\nAuthorization: Bearer me\r\n"
 
-static bool says(const struct reply *r, const char *status, const char *words)
+static bool reply_has(const struct reply *r, const char *status, const char *words)
 {
     return strncmp(r->text, "HTTP/1.1 ", 9) == 0 && strncmp(r->text + 9, status, 3) == 0 && strstr(r->text, words);
 }
@@ -123,16 +123,16 @@ static void a_call_gets_its_answer_over_tls(void **state)
     struct reply r;
     auto_post_server c = started();
     assert_true(
-        says(exchange(c, HEAD "Content-Length: 5\r\n\r\nhello", &r), "200", "{\"you\":\"Bearer me\",\"sent\":5}"));
+        reply_has(exchange(c, HEAD "Content-Length: 5\r\n\r\nhello", &r), "200", "{\"you\":\"Bearer me\",\"sent\":5}"));
     assert_non_null(strstr(r.text, "no-store"));
-    assert_true(says(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "\"sent\":0"));
-    assert_true(says(exchange(c, HEAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", &r), "200",
-                     "\"sent\":5"));
-    assert_true(says(exchange(c,
-                              "POST /v1/credentials HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer later\r\n"
-                              "Content-Length: 0\r\n\r\n",
-                              &r),
-                     "429", "Retry-After: 7"));
+    assert_true(reply_has(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "\"sent\":0"));
+    assert_true(reply_has(exchange(c, HEAD "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", &r),
+                          "200", "\"sent\":5"));
+    assert_true(reply_has(exchange(c,
+                                   "POST /v1/credentials HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer later\r\n"
+                                   "Content-Length: 0\r\n\r\n",
+                                   &r),
+                          "429", "Retry-After: 7"));
 }
 
 static void request_to_another_path_or_method_is_refused_before_its_body(void **state)
@@ -141,11 +141,11 @@ static void request_to_another_path_or_method_is_refused_before_its_body(void **
     struct reply r;
     auto_post_server c = started();
     int before = calls_made;
-    assert_true(says(exchange(c, "GET /v1/credentials HTTP/1.1\r\nHost: x\r\n\r\n", &r), "405", "POST only"));
-    assert_true(says(exchange(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", &r), "404", "no call has this path"));
-    assert_true(says(exchange(c, HEAD "Content-Length: 16385\r\n\r\n", &r), "413", "too long"));
+    assert_true(reply_has(exchange(c, "GET /v1/credentials HTTP/1.1\r\nHost: x\r\n\r\n", &r), "405", "POST only"));
+    assert_true(reply_has(exchange(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", &r), "404", "no call has this path"));
+    assert_true(reply_has(exchange(c, HEAD "Content-Length: 16385\r\n\r\n", &r), "413", "too long"));
     assert_null(strstr(exchange(c, HEAD "Content-Length: 99999999999999999999\r\n\r\n", &r)->text, " 200 "));
-    assert_true(says(exchange(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", &r), "200", "ok"));
+    assert_true(reply_has(exchange(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", &r), "200", "ok"));
     assert_int_equal(calls_made, before);
 }
 
@@ -161,7 +161,7 @@ static void chunked_body_over_the_limit_is_refused(void **state)
     for (int i = 0; i < 40; i++)
         sbuf_addf(&b, "200\r\n%0512d\r\n", i);
     sbuf_adds(&b, "0\r\n\r\n");
-    assert_true(says(exchange(c, b.ptr, &r), "413", "too long"));
+    assert_true(reply_has(exchange(c, b.ptr, &r), "413", "too long"));
     assert_int_equal(calls_made, before);
 }
 
@@ -199,11 +199,11 @@ static void connections_without_a_call_do_not_keep_calls_out(void **state)
         fds[i] = connected_from(INADDR_LOOPBACK + 1 + i / EACH, post_server_port(c));
     struct reply *one;
     pthread_join(early, (void **)&one);
-    assert_true(says(one, "200", "\"sent\":5")); /* it was the oldest, but it was served */
+    assert_true(reply_has(one, "200", "\"sent\":5")); /* it was the oldest, but it was served */
     free(one);
     hold_ms = 0;
     uint64_t began = clock_now_ns();
-    assert_true(says(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "sent"));
+    assert_true(reply_has(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "sent"));
     assert_true(clock_now_ns() - began < 10 * NS_PER_SECOND);
     for (unsigned i = 0; i < CROWD; i++)
         close(fds[i]);
@@ -254,11 +254,11 @@ static void slow_calls_of_few_addresses_do_not_keep_others_out(void **state)
     pthread_join(other.thread, NULL);
     for (unsigned i = 0; i < CROWD; i++)
         pthread_join(crowd[i].thread, NULL);
-    assert_true(says(&other.reply, "200", "sent"));
+    assert_true(reply_has(&other.reply, "200", "sent"));
     assert_int_equal(calls + refused, CROWD);
     assert_in_range(calls, 256 / (ADDRESSES + 1) * ADDRESSES, 255);
     for (unsigned i = 0; i < CROWD; i++)
-        assert_true(says(&crowd[i].reply, "200", "sent") || says(&crowd[i].reply, "503", "Retry-After: 2"));
+        assert_true(reply_has(&crowd[i].reply, "200", "sent") || reply_has(&crowd[i].reply, "503", "Retry-After: 2"));
 }
 
 static void new_certificate_is_used_and_running_calls_get_replies(void **state)
@@ -278,12 +278,12 @@ static void new_certificate_is_used_and_running_calls_get_replies(void **state)
     for (int i = 0; i < MANY; i++) {
         struct reply *one;
         pthread_join(threads[i], (void **)&one);
-        assert_true(says(one, "200", "\"sent\":5"));
+        assert_true(reply_has(one, "200", "\"sent\":5"));
         free(one);
     }
     hold_ms = 0;
     assert_true(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r)->is_second);
-    assert_true(says(&r, "200", "sent"));
+    assert_true(reply_has(&r, "200", "sent"));
 }
 
 static void a_bad_certificate_changes_nothing(void **state)
@@ -293,7 +293,7 @@ static void a_bad_certificate_changes_nothing(void **state)
     struct reply r;
     auto_post_server c = started();
     assert_int_equal(post_server_set_certificate(c, "rubbish", second.key, &err), -ERR_INVALID);
-    assert_true(says(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "sent"));
+    assert_true(reply_has(exchange(c, HEAD "Content-Length: 0\r\n\r\n", &r), "200", "sent"));
 }
 
 int main(void)

@@ -48,7 +48,7 @@ static void of_any_number_of_neighbours_each_is_looked_at_once(void **state)
     }
 }
 
-static void neighbours_in_name_are_taken_a_few_at_a_time(void **state)
+static void plan_spread_takes_each_run_of_keys_from_another_place(void **state)
 {
     (void)state;
     static unsigned from[PLAN_PLACES];
@@ -108,7 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_an_object_once_without_a_gap),
         cmocka_unit_test(of_any_number_of_neighbours_each_is_looked_at_once),
-        cmocka_unit_test(neighbours_in_name_are_taken_a_few_at_a_time),
+        cmocka_unit_test(plan_spread_takes_each_run_of_keys_from_another_place),
         cmocka_unit_test(a_size_that_no_store_has_is_refused_by_its_number),
         cmocka_unit_test_setup_teardown(priorities_go_first_also_when_they_are_listed_later, folder_setup,
                                         folder_teardown),

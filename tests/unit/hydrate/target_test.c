@@ -73,7 +73,7 @@ static void a_link_in_the_place_of_its_state_is_not_followed(void **state)
     assert_false(is_there("elsewhere/hydrate.lock"));
 }
 
-static void one_process_at_a_time(void **state)
+static void target_in_use_is_refused_until_it_is_closed(void **state)
 {
     (void)state;
     struct err err;
@@ -127,7 +127,7 @@ int main(void)
                                         folder_teardown),
         cmocka_unit_test_setup_teardown(a_link_in_the_place_of_its_state_is_not_followed, folder_setup,
                                         folder_teardown),
-        cmocka_unit_test_setup_teardown(one_process_at_a_time, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(target_in_use_is_refused_until_it_is_closed, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_directory_with_a_record_is_opened_with_it, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(object_that_does_not_fit_leaves_nothing, folder_setup, folder_teardown),
     };

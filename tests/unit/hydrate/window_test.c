@@ -93,7 +93,7 @@ static void a_step_that_pays_stays(void **state)
 
 /* At rest at `window`, where each request under way ends `per_slot` times a tick up to `most`: where it is after so
  * many ticks. */
-static unsigned rest(unsigned window, double per_slot, unsigned most, unsigned ticks)
+static unsigned window_after(unsigned window, double per_slot, unsigned most, unsigned ticks)
 {
     unsigned now = window;
     run->window.has_rested = true;
@@ -107,14 +107,14 @@ static unsigned rest(unsigned window, double per_slot, unsigned most, unsigned t
 static void at_rest_it_falls_to_what_brings_no_less(void **state)
 {
     (void)state;
-    unsigned end = rest(512, 10, 1000, 600);
+    unsigned end = window_after(512, 10, 1000, 600);
     assert_true(end >= 64 && end <= 256); /* a hundred are enough */
 }
 
 static void at_rest_it_rises_while_that_pays(void **state)
 {
     (void)state;
-    assert_true(rest(32, 10, 100000, 600) >= 256);
+    assert_true(window_after(32, 10, 100000, 600) >= 256);
 }
 
 static void smaller_window_is_not_judged_by_older_requests(void **state)

@@ -233,7 +233,7 @@ static void a_file_uri_names_one_object_or_a_tree(void **state)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void a_range_comes_as_it_is(void **state)
+static void get_of_a_range_gives_its_bytes_or_an_error(void **state)
 {
     struct here *h = *state;
     static const struct {
@@ -579,7 +579,7 @@ int main(void)
         HERE(only_regular_files_inside_are_objects),
         cmocka_unit_test(missing_directory_is_named),
         HERE(a_file_uri_names_one_object_or_a_tree),
-        HERE(a_range_comes_as_it_is),
+        HERE(get_of_a_range_gives_its_bytes_or_an_error),
         HERE(refused_bytes_are_delivered_again),
         HERE(a_cancelled_get_says_so),
         HERE(changed_file_is_reported_with_both_states),

@@ -10,7 +10,7 @@ static bool leads(const char *from, const char *region, const char *location, st
     return redirect_read(str_of(location), &e, str_of(region), STR("bucket"), ret);
 }
 
-static void another_host_of_the_provider_is_gone_to(void **state)
+static void redirect_to_another_host_of_the_provider_is_followed(void **state)
 {
     static const struct {
         const char *from, *region, *location, *endpoint, *to_region;
@@ -38,7 +38,7 @@ static void another_host_of_the_provider_is_gone_to(void **state)
     }
 }
 
-static void a_foreign_host_is_not(void **state)
+static void redirect_to_a_foreign_host_is_refused(void **state)
 {
     static const struct {
         const char *from, *location;
@@ -72,8 +72,8 @@ static void a_foreign_host_is_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_host_of_the_provider_is_gone_to),
-        cmocka_unit_test(a_foreign_host_is_not),
+        cmocka_unit_test(redirect_to_another_host_of_the_provider_is_followed),
+        cmocka_unit_test(redirect_to_a_foreign_host_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
