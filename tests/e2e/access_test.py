@@ -32,7 +32,7 @@ def test_a_second_pod_waits_for_a_read_write_once_pod_claim_until_the_first_is_g
     assert "ReadWriteOncePod" in said
     team.delete("pod/first")
     team.await_pod("second")
-    assert team.logs("second") == "from the first\n"
+    team.await_logs("second", "from the first\n")
 
 
 def total_mib(team, pod):
@@ -130,7 +130,7 @@ def test_with_gate_the_claim_is_bound_at_once_and_the_pod_starts_with_the_data(c
     assert team.volume("set")["status"].get("phase") != "Ready"
     assert cluster.pod("user", team.name)["status"]["phase"] == "Pending"
     team.await_pod("user")
-    assert team.logs("user") == f"{3 * MIB}\n"
+    team.await_logs("user", f"{3 * MIB}\n")
 
 
 def test_with_gate_a_pod_that_is_deleted_alone_goes_at_once_and_the_next_finds_the_data(cluster, store, team, trickle):
@@ -151,7 +151,7 @@ def test_with_gate_a_pod_that_is_deleted_alone_goes_at_once_and_the_next_finds_t
     assert team.volume("set")["status"]["phase"] == "Hydrating", "it did not have to wait for that"
     team.apply(user)
     team.await_pod("user", seconds=180)
-    assert team.logs("user") == f"{14 * MIB}\n"
+    team.await_logs("user", f"{14 * MIB}\n")
 
 
 def job_pod(cluster, volume_id):

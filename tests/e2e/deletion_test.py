@@ -92,7 +92,7 @@ def test_many_claims_at_once_survive_kills_and_go_in_any_order(cluster, store, t
 
     explained(cluster, all_run, "every pod runs", 60 + 8 * CLAIMS)
     for name in chance.sample(names, 5):
-        assert team.logs(name) == "500000\n"
+        team.await_logs(name, "500000\n")
     chance.shuffle(names)
     for count, name in enumerate(names):
         what = [f"{core}/pods/{name}", f"{core}/persistentvolumeclaims/{name}"]

@@ -60,7 +60,7 @@ def test_a_node_that_is_gone_gives_up_what_is_released_and_has_the_rest_when_it_
     eventually(lambda: condition(team.volume("kept"), "NodeGone")["status"] == "False", "the other one is itself again", 30)
     team.apply(on_node(team.pod("again", "kept", "cat /data/file; sleep 3600")))
     team.await_pod("again")
-    assert team.logs("again") == "mine\n"
+    team.await_logs("again", "mine\n")
 
 
 def test_a_disk_that_was_replaced_is_noticed_and_each_volume_goes_on_as_its_claim_says(cluster, store, team, node):
@@ -72,7 +72,7 @@ def test_a_disk_that_was_replaced_is_noticed_and_each_volume_goes_on_as_its_clai
                    on_node(team.pod(policy, policy, script)))
     for policy in ("fail", "rehydrate", "empty"):
         team.await_pod(policy)
-        assert team.logs(policy) == "from the bucket\n"
+        team.await_logs(policy, "from the bucket\n")
     before = {p: cluster.pod(p, team.name)["status"]["containerStatuses"][0]["containerID"] for p in ("rehydrate", "empty")}
     pool = f"{API}/cisternpools/{NODE}.default"
     uuid = cluster.api.get(pool)["status"]["poolUUID"]
@@ -90,9 +90,10 @@ def test_a_disk_that_was_replaced_is_noticed_and_each_volume_goes_on_as_its_clai
         return status["ready"] and status["containerID"] != before[policy]
 
     eventually(lambda: again("rehydrate"), "a pod has its data again", 120)
-    assert team.logs("rehydrate") == "from the bucket\n", "without what it had written itself"
+    team.await_logs("rehydrate", "from the bucket\n")  # without its own file
     eventually(lambda: again("empty"), "a pod has an empty volume", 60)
-    assert "No such file" in team.logs("empty") and "own" not in team.logs("empty")
+    eventually(lambda: "No such file" in team.logs("empty"), "the pod looks for the file of the bucket", 20)
+    assert "own" not in team.logs("empty")
     lost = eventually(lambda: [v for v in [team.volume("fail")] if v["status"]["phase"] == "Lost"], "the third is lost", 60)[0]
     assert "data is lost" in condition(lost, "Healthy")["message"]
     said = eventually(lambda: has_event(cluster, "fail", "FailedMount"), "its pod is told so", 90)

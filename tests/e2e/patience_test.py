@@ -59,7 +59,7 @@ def test_a_pod_whose_data_comes_later_than_the_scheduler_waits_starts_where_it_i
     for name in ("small", "large"):
         assert gave_up(cluster, team, name), "the test is of hydrations that take longer"
         assert team.await_pod(name, seconds=120)["spec"]["nodeName"] == begun[name]["node"]
-        eventually(lambda: team.logs(name) == f"{PARTS << 20}\n", "it reads all of it", 20)
+        team.await_logs(name, f"{PARTS << 20}\n")
         ended = what_was_begun(cluster, team, name)
         assert ended.pop("jobs") in ([], begun[name]["jobs"]), "a Job goes when it has ended"
         assert ended.items() <= begun[name].items()

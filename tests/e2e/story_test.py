@@ -34,7 +34,7 @@ def test_claim_is_filled_before_its_pod_runs_and_checkpoint_is_exported(cluster,
 def test_an_empty_claim_needs_no_source(cluster, team):
     team.apply(team.claim("blank"), team.pod("scratch", "blank", "echo x >/data/x && cat /data/x; sleep 3600"))
     team.await_pod("scratch")
-    eventually(lambda: team.logs("scratch") == "x\n", "it writes")
+    team.await_logs("scratch", "x\n")
     team.delete("pod/scratch", "pvc/blank")
 
 
@@ -65,7 +65,7 @@ def test_a_writable_bind_mount_is_filled_and_each_change_of_its_pod_is_exported(
                team.pod("train", "set", "cat /data/part; mkdir /data/ckpt; cd /data/ckpt; echo weights >new; mv new last; "
                                         "echo long >cut; echo s >cut; echo gone >gone; rm gone; sleep 3600"))
     team.await_pod("train")
-    eventually(lambda: team.logs("train") == "from the bucket\n", "the pod reads what the bucket has", 20)
+    team.await_logs("train", "from the bucket\n")
     assert team.volume("set")["status"]["access"] == "bind"
     mounts = team.exec("train", "cat", "/proc/mounts").splitlines()
     assert [line.split()[2] for line in mounts if line.split()[1] == "/data"] == ["xfs"]

@@ -87,6 +87,10 @@ class Namespace:
     def logs(self, pod):
         return self.cluster.kubectl("logs", "-n", self.name, pod)
 
+    def await_logs(self, pod, text, seconds=60):
+        """A pod is Running before its first command has written anything."""
+        eventually(lambda: self.logs(pod) == text, f"pod {self.name}/{pod} writes {text!r}, and nothing else", seconds)
+
     def exec(self, pod, *command):
         return self.cluster.exec(pod, *command, namespace=self.name)
 
