@@ -138,28 +138,27 @@ static ssize_t one_byte(void *ctx, char *buf, size_t room, uint64_t offset)
 
 static void ask_write(struct trial *t)
 {
-    store_put(
-        t->d->store, &t->d->worker,
-        &(struct store_put){.key = key_of(t), .body = {.len = 1, .read = one_byte}, .ctx = t, .on_done = answered});
+    store_put(t->d->store, &t->d->worker, &(struct store_write){.key = key_of(t)},
+              &(struct store_body){.len = 1, .read = one_byte}, NULL, answered, t);
 }
 
-static struct store_upload upload_of(const struct trial *t)
+static struct store_write upload_of(const struct trial *t)
 {
-    return (struct store_upload){.key = key_of(t),
-                                 .upload_id = sbuf_str(&t->upload_id),
-                                 .digest_kind = store_caps(t->d->store)->upload_digest,
-                                 .part_bytes = store_caps(t->d->store)->part_bytes_min};
+    return (struct store_write){.key = key_of(t),
+                                .upload_id = sbuf_str(&t->upload_id),
+                                .digest_kind = store_caps(t->d->store)->upload_digest,
+                                .part_bytes = store_caps(t->d->store)->part_bytes_min};
 }
 
 static void ask_begin(struct trial *t)
 {
-    const struct store_upload u = upload_of(t);
+    const struct store_write u = upload_of(t);
     store_upload_begin(t->d->store, &t->d->worker, &u, answered, t);
 }
 
 static void ask_abort(struct trial *t)
 {
-    const struct store_upload u = upload_of(t);
+    const struct store_write u = upload_of(t);
     store_upload_abort(t->d->store, &t->d->worker, &u, answered, t);
 }
 

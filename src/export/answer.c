@@ -17,9 +17,7 @@ static bool feed_one(struct upload *u, enum transfer_op op, uint64_t bytes)
     l->offset = 0;
     l->len = bytes;
     l->object_bytes = u->size_bytes;
-    l->parts = u->part.list;
-    l->part_count = upload_is_large(u) ? u->part.count : 0;
-    l->whole = u->sum.whole;
+    l->parts = (struct store_parts){u->part.list, upload_is_large(u) ? u->part.count : 0, u->sum.whole};
     run_start_transfer(u, l, op);
     return true;
 }

@@ -132,6 +132,7 @@ struct stop_order {
 };
 
 struct run_transfers {
+    struct transfer_way way;
     struct transfer *all; /* owned */
     size_t count;
     struct list free;

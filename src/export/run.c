@@ -119,11 +119,14 @@ static uint64_t memory_for(const struct export_run *r)
 static void make_transfers(struct export_run *r)
 {
     r->transfers.count = min_u64(r->o.concurrency ? r->o.concurrency : TRANSFERS_DEFAULT, TRANSFERS_MAX);
+    r->transfers.way = (struct transfer_way){.home = r->home,
+                                             .store = r->o.store,
+                                             .rate = r->o.bytes_per_second ? &r->rate : NULL,
+                                             .done = run_transfer_ended};
     r->transfers.all = xcalloc(r->transfers.count, sizeof *r->transfers.all);
     for (size_t i = 0; i < r->transfers.count; i++) {
         struct transfer *l = &r->transfers.all[i];
-        transfer_init(l, &r->o.workers[i % r->o.worker_count], r->home, r->o.store,
-                      r->o.bytes_per_second ? &r->rate : NULL, run_transfer_ended);
+        transfer_init(l, &r->transfers.way, &r->o.workers[i % r->o.worker_count]);
         list_add(&r->transfers.free, &l->in_free);
     }
 }

@@ -6,10 +6,9 @@
 
 enum { DIRECT_ALIGNMENT = 4096 };
 
-void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate,
-                   void (*done)(struct transfer *l))
+void transfer_init(struct transfer *l, const struct transfer_way *way, struct worker *w)
 {
-    *l = (struct transfer){.worker = w, .home = home, .store = store, .rate = rate, .done = done};
+    *l = (struct transfer){.way = way, .worker = w};
     hash_init(&l->read.hash);
 }
 
@@ -17,15 +16,13 @@ void transfer_need_slices(struct transfer *l, size_t count)
 {
     if (count <= l->slice_room)
         return;
-    l->slices = xrealloc(l->slices, count, sizeof(void *));
-    l->reads = xrealloc(l->reads, count, sizeof *l->reads);
+    l->slices = xrealloc(l->slices, count, sizeof *l->slices);
     l->slice_room = count;
 }
 
 void transfer_done(struct transfer *l)
 {
     free(l->slices);
-    free(l->reads);
     hash_done(&l->read.hash);
     *l = (struct transfer){0};
 }
@@ -33,7 +30,7 @@ void transfer_done(struct transfer *l)
 static void deliver_home(struct mail *m)
 {
     struct transfer *l = container_of(m, struct transfer, mail);
-    l->done(l);
+    l->way->done(l);
 }
 
 static void go_home(struct transfer *l)
@@ -41,7 +38,7 @@ static void go_home(struct transfer *l)
     l->busy = false;
     l->job = NULL;
     l->mail.deliver = deliver_home;
-    loop_post(l->home, &l->mail);
+    loop_post(l->way->home, &l->mail);
 }
 
 static void fail(struct transfer *l, const struct err *err)
@@ -58,7 +55,7 @@ static struct digest hash_slices(const struct transfer *l, enum hash_kind kind)
     hash_init(&h);
     hash_begin(&h, kind);
     for (uint64_t at = 0; at < l->len; at += SLICE_BYTES)
-        hash_update(&h, l->slices[at / SLICE_BYTES], min_u64(SLICE_BYTES, l->len - at));
+        hash_update(&h, l->slices[at / SLICE_BYTES].read.bytes, min_u64(SLICE_BYTES, l->len - at));
     hash_end(&h, &d);
     hash_done(&h);
     return d;
@@ -100,14 +97,14 @@ static void answered(void *ctx, const struct store_reply *r)
     a->digest = r->object.digest;
     bool begins = l->op == TRANSFER_BEGIN;
     struct str name = begins ? r->upload_id : r->object.etag;
-    if (r->composite_parts == 0 || r->composite_parts == l->part_count)
+    if (r->composite_parts == 0 || r->composite_parts == l->parts.count)
         a->composite = r->composite;
     store_object_tag(&r->object, a->tag);
     snprintf(a->owner, sizeof a->owner, "%.*s", STR_FMT(str_sub(r->owner, 0, sizeof a->owner - 1)));
     take_md5(l);
     if (name.len >= (begins ? sizeof a->upload_id : sizeof a->etag)) {
         a->code = err_set(&a->err, ERR_CORRUPT, "'%.*s': the store's answer holds an id of %zu bytes",
-                          STR_FMT(l->upload.key), name.len);
+                          STR_FMT(l->write.key), name.len);
         go_home(l);
         return;
     }
@@ -124,48 +121,31 @@ static ssize_t give_bytes(void *ctx, char *buf, size_t room, uint64_t offset)
     while (given < room && offset < l->len) {
         size_t within = offset % SLICE_BYTES;
         size_t n = min_u64(min_u64(SLICE_BYTES - within, l->len - offset), room - given);
-        memcpy(buf + given, (char *)l->slices[offset / SLICE_BYTES] + within, n);
+        memcpy(buf + given, (char *)l->slices[offset / SLICE_BYTES].read.bytes + within, n);
         given += n;
         offset += n;
     }
     return (ssize_t)given;
 }
 
-static struct store_body body_of(struct transfer *l)
-{
-    return (struct store_body){.len = l->len, .digest = l->digest, .ctx = l, .read = give_bytes};
-}
-
 static void send_bytes(struct transfer *l)
 {
-    const struct store_upload *u = &l->upload;
-    struct store_body body = body_of(l);
-    if (l->op == TRANSFER_HASH) {
+    const struct store_body body = {.len = l->len, .digest = l->digest, .ctx = l, .read = give_bytes};
+    const struct transfer_way *way = l->way;
+    if (l->op == TRANSFER_HASH)
         go_home(l);
-        return;
-    }
-    if (l->op == TRANSFER_PART) {
-        l->job = store_upload_part(l->store, l->worker, u, l->number, &body, l->rate, answered, l);
-        return;
-    }
-    struct store_put put = {.key = u->key,
-                            .condition = u->condition,
-                            .match = u->match,
-                            .idempotency_token = u->idempotency_token,
-                            .owner = u->owner,
-                            .storage_class = u->storage_class,
-                            .content_type = u->content_type,
-                            .body = body,
-                            .rate = l->rate,
-                            .ctx = l,
-                            .on_done = answered};
-    l->job = l->op == TRANSFER_PROBE ? store_probe(l->store, l->worker, &put) : store_put(l->store, l->worker, &put);
+    else if (l->op == TRANSFER_PART)
+        l->job = store_upload_part(way->store, l->worker, &l->write, l->number, &body, way->rate, answered, l);
+    else if (l->op == TRANSFER_PROBE)
+        l->job = store_probe(way->store, l->worker, &l->write, &body, way->rate, answered, l);
+    else
+        l->job = store_put(way->store, l->worker, &l->write, &body, way->rate, answered, l);
 }
 
 static int check_reads(const struct transfer *l, struct err *err)
 {
     for (size_t i = 0; i < l->slice_count; i++) {
-        const struct disk_job *r = &l->reads[i].job;
+        const struct disk_job *r = &l->slices[i].read;
         if (r->result < 0)
             return err_sys(err, (int)-r->result, "cannot read '%.*s' at byte %" PRIu64, STR_FMT(l->path), r->offset);
         if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->len - i * SLICE_BYTES))
@@ -184,13 +164,13 @@ static void all_read(struct transfer *l)
         fail(l, &err);
         return;
     }
-    l->digest = hash_slices(l, l->upload.digest_kind);
+    l->digest = hash_slices(l, l->write.digest_kind);
     send_bytes(l);
 }
 
 static void slice_read(struct disk_job *j)
 {
-    struct transfer *l = container_of(j, struct transfer_read, job)->transfer;
+    struct transfer *l = container_of(j, struct transfer_slice, read)->transfer;
     if (--l->reads_left == 0)
         all_read(l);
 }
@@ -212,16 +192,16 @@ static void read_slices(struct transfer *l)
     struct uring *uring = l->worker->uring;
     for (size_t i = 0; i < count; i++) {
         uint64_t at = (uint64_t)i * SLICE_BYTES;
-        l->reads[i] = (struct transfer_read){.transfer = l,
-                                             .job = {.op = DISK_READ,
-                                                     .fd = l->lease->fd,
-                                                     .bytes = l->slices[i],
-                                                     .len = padded(min_u64(SLICE_BYTES, l->len - at)),
-                                                     .offset = l->offset + at,
-                                                     .done = slice_read}};
+        l->slices[i].transfer = l;
+        l->slices[i].read = (struct disk_job){.op = DISK_READ,
+                                              .fd = l->lease->fd,
+                                              .bytes = l->slices[i].read.bytes,
+                                              .len = padded(min_u64(SLICE_BYTES, l->len - at)),
+                                              .offset = l->offset + at,
+                                              .done = slice_read};
     }
     for (size_t i = 0; i < count; i++)
-        uring_submit(uring, &l->reads[i].job);
+        uring_submit(uring, &l->slices[i].read);
 }
 
 /* ---- an object's bytes, back from the store ---------------------------------------------------------------------- */
@@ -246,7 +226,7 @@ static void was_read(void *ctx, const struct store_reply *r)
     uint64_t delay_ns;
     l->job = NULL;
     if (r->code < 0 && !l->stopped &&
-        store_retry_delay(l->store, r, ++l->read.attempts, clock_now_ns() - l->read.began_ns, &delay_ns)) {
+        store_retry_delay(l->way->store, r, ++l->read.attempts, clock_now_ns() - l->read.began_ns, &delay_ns)) {
         loop_timer_set(l->worker->loop, &l->read.again, delay_ns);
         return;
     }
@@ -261,8 +241,8 @@ static void was_read(void *ctx, const struct store_reply *r)
 
 static void read_object(struct transfer *l)
 {
-    struct str tag = l->upload.match;
-    struct store_object o = {.key = l->upload.key, .size_bytes = l->object_bytes};
+    struct str tag = l->write.match;
+    struct store_object o = {.key = l->write.key, .size_bytes = l->object_bytes};
     struct err ignored;
     if (str_to_u64(tag, &o.generation, &ignored) < 0)
         o.etag = tag;
@@ -274,7 +254,7 @@ static void read_object(struct transfer *l)
                             .on_data = take_bytes,
                             .on_done = was_read};
     hash_begin(&l->read.hash, l->read.kind);
-    l->job = store_get(l->store, l->worker, &get);
+    l->job = store_get(l->way->store, l->worker, &get);
 }
 
 static void begin_read(struct transfer *l)
@@ -289,7 +269,8 @@ static void begin_read(struct transfer *l)
 
 static void begin(struct transfer *l)
 {
-    const struct store_upload *u = &l->upload;
+    const struct store_write *u = &l->write;
+    struct store *store = l->way->store;
     switch (l->op) {
     case TRANSFER_PUT:
     case TRANSFER_PROBE:
@@ -301,22 +282,22 @@ static void begin(struct transfer *l)
         begin_read(l);
         return;
     case TRANSFER_HEAD:
-        l->job = store_head_digest(l->store, l->worker, u->key, l->object_bytes, u->digest_kind, answered, l);
+        l->job = store_head_digest(store, l->worker, u->key, l->object_bytes, u->digest_kind, answered, l);
         return;
     case TRANSFER_BEGIN:
-        l->job = store_upload_begin(l->store, l->worker, u, answered, l);
+        l->job = store_upload_begin(store, l->worker, u, answered, l);
         return;
     case TRANSFER_COMPLETE:
-        l->job = store_upload_complete(l->store, l->worker, u, l->parts, l->part_count, &l->whole, answered, l);
+        l->job = store_upload_complete(store, l->worker, u, &l->parts, answered, l);
         return;
     case TRANSFER_ABORT:
-        l->job = store_upload_abort(l->store, l->worker, u, answered, l);
+        l->job = store_upload_abort(store, l->worker, u, answered, l);
         return;
     case TRANSFER_SWEEP:
-        l->job = store_upload_sweep(l->store, l->worker, u->key, answered, l);
+        l->job = store_upload_sweep(store, l->worker, u->key, answered, l);
         return;
     case TRANSFER_DELETE:
-        l->job = store_delete(l->store, l->worker, u->key, answered, l);
+        l->job = store_delete(store, l->worker, u->key, answered, l);
         return;
     }
 }

@@ -41,22 +41,27 @@ struct transfer_answer {
 };
 
 struct transfer;
-struct transfer_read {
-    struct disk_job job;
+struct transfer_slice {
+    struct disk_job read; /* its bytes are borrowed from the budget */
     struct transfer *transfer;
 };
 
-struct transfer {
-    struct worker *worker;            /* borrowed */
+/* Common to all transfers of a run. */
+struct transfer_way {
     struct loop *home;                /* borrowed */
     struct store *store;              /* borrowed */
     struct rate *rate;                /* borrowed; NULL: no cap */
     void (*done)(struct transfer *l); /* on home */
-    struct list_node in_free;         /* the run's */
+};
+
+struct transfer {
+    const struct transfer_way *way; /* borrowed */
+    struct worker *worker;          /* borrowed */
+    struct list_node in_free;       /* the run's */
 
     /* The request; the owner's until transfer_go. Borrowed until `done`. */
     enum transfer_op op;
-    struct store_upload upload;     /* key, condition and the other fields; also for PUT and HEAD */
+    struct store_write write;       /* also for HEAD and READ: the key, the tag */
     struct str path;                /* of the file: for sentences */
     const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: no bytes are sent */
     struct {
@@ -68,12 +73,10 @@ struct transfer {
     } read; /* READ */
     unsigned number;
     uint64_t offset, len;
-    void **slices; /* owned array of slices borrowed from the budget; as many as len needs */
+    struct transfer_slice *slices; /* owned array; as many as len needs */
     size_t slice_count, slice_room;
-    const struct store_part *parts; /* COMPLETE */
-    uint64_t object_bytes;          /* HEAD, READ: size of the file, in case the object has its bytes */
-    size_t part_count;              /* HEAD, COMPLETE: part size; 0: not a multipart object */
-    struct digest whole;            /* COMPLETE */
+    struct store_parts parts; /* COMPLETE; HEAD: its count; 0: not a multipart object */
+    uint64_t object_bytes;    /* HEAD, READ: size of the file, in case the object has its bytes */
     void *owner;
 
     /* The result. */
@@ -83,14 +86,12 @@ struct transfer {
     /* The worker's. */
     struct mail mail;
     struct store_job *job;
-    struct transfer_read *reads; /* owned; one a slice */
     size_t reads_left;
     bool busy;
     bool stopped;
 };
 
-void transfer_init(struct transfer *l, struct worker *w, struct loop *home, struct store *store, struct rate *rate,
-                   void (*done)(struct transfer *l));
+void transfer_init(struct transfer *l, const struct transfer_way *way, struct worker *w);
 void transfer_done(struct transfer *l);
 void transfer_need_slices(struct transfer *l, size_t count); /* room for so many in `slices` */
 void transfer_go(struct transfer *l);

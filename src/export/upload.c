@@ -118,7 +118,7 @@ void upload_vanishes(struct upload *u, const struct err *why)
 void run_return_transfer(struct export_run *r, struct transfer *l)
 {
     for (size_t i = 0; i < l->slice_count; i++)
-        budget_return(r->budget, l->slices[i]);
+        budget_return(r->budget, l->slices[i].read.bytes);
     l->slice_count = 0;
     /* First in, first out: neighbours in the queue have different workers, so all workers are busy. */
     list_add(&r->transfers.free, &l->in_free);
@@ -133,13 +133,13 @@ static bool take_slices(struct export_run *r, struct transfer *l, uint64_t bytes
         void *slice = budget_take(r->budget, SLICE_BYTES, NULL);
         if (!slice)
             break;
-        l->slices[l->slice_count] = slice;
+        l->slices[l->slice_count].read.bytes = slice;
     }
     if (l->slice_count == want)
         return true;
     /* Keep no memory while waiting: return all slices. */
     while (l->slice_count > 0)
-        budget_return(r->budget, l->slices[--l->slice_count]);
+        budget_return(r->budget, l->slices[--l->slice_count].read.bytes);
     return false;
 }
 
@@ -158,20 +158,20 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
     struct export_run *r = u->run;
     l->op = op;
     snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->token);
-    l->upload = (struct store_upload){
+    l->write = (struct store_write){
         .key = str_of(u->key ? u->key : u->multi->key),
         .upload_id = u->multi ? str_of(u->multi->upload_id) : STR_NULL,
         .condition = upload_condition(u),
         .match = op == TRANSFER_READ ? str_of(u->object.seen) : str_of(u->object.replaces),
         .idempotency_token = str_of(u->token),
         .owner = str_of(u->object.owner),
-        .storage_class = r->o.policy->storage_class,
+        .storage_class = str_of(r->o.policy->storage_class),
         .digest_kind = u->sum.kind,
         .part_bytes = u->part.bytes,
     };
     /* Abort the upload of an earlier run under the key with which it was begun. */
     if (u->multi && (op == TRANSFER_ABORT || op == TRANSFER_SWEEP))
-        l->upload.key = str_of(u->multi->key);
+        l->write.key = str_of(u->multi->key);
     l->path = u->path;
     l->lease = u->lease.fd >= 0 ? &u->lease : NULL;
     l->owner = u;

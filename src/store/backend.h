@@ -43,33 +43,38 @@ const char *job_op_name(enum job_op op); /* "GET", "LIST": the metrics' label `m
 
 /* The arguments of a call. Strings are the job's own copies. */
 struct job_args {
-    struct str key;
+    struct store_write write;   /* not only of a write: each call has a key */
     struct store_object object; /* GET */
     uint64_t offset;
     uint64_t len;
     uint64_t alike_bytes;   /* HEAD with a digest_kind: read an object of this size to compute it */
     struct store_page page; /* LIST */
-    enum store_if condition;
-    struct str upload_id;         /* of a multipart upload */
-    struct str idempotency_token; /* kept in the object's metadata */
-    struct str owner;             /* the same */
-    struct str match;             /* STORE_IF_SAME */
-    struct str version;           /* DELETE: of the object; empty: the live one */
-    struct str storage_class;
-    struct str content_type;
-    enum hash_kind digest_kind;
-    uint64_t part_bytes;
-    unsigned number; /* of a part */
+    struct str version;     /* DELETE: of the object; empty: the live one */
+    unsigned number;        /* of a part */
     struct store_body body;
-    const struct store_part *parts; /* etags copied too */
-    size_t part_count;
-    struct digest whole;
+    struct store_parts parts; /* COMPLETE: the list and its etags are copied */
     struct rate *rate;
     bool new_connection; /* a reply to this request was malformed: its connection may have bytes of it left */
     bool patient;
     bool is_of_write; /* HEAD: a part of a write, which retries it */
     void (*on_head)(void *ctx, const struct store_object *told);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
+};
+
+/* The two attempts of a read (race.c). */
+struct job_race {
+    struct timer watch;      /* until the next attempt, or until it is given up */
+    struct store_job *rival; /* the other attempt; NULL: none */
+    uint64_t asked_ns;
+    uint64_t answered_ns;
+    uint64_t taken; /* body bytes that the reader accepted */
+    bool second;    /* the second attempt, which the caller does not know */
+    bool answered;  /* its head is there and good */
+    bool moved;     /* bytes were received since `watch` last fired */
+    bool paused;    /* by the reader */
+    bool lost;      /* the rival's head came first */
+    bool gave_up;   /* it stood still */
+    bool is_over;
 };
 
 struct store_job {
@@ -93,20 +98,7 @@ struct store_job {
     bool running;   /* an attempt is under way */
     bool cancelled; /* by store_cancel, or because the other attempt won */
 
-    struct {                     /* a read only (race.c) */
-        struct timer watch;      /* until the next attempt, or until it is given up */
-        struct store_job *rival; /* the other attempt; NULL: none */
-        uint64_t asked_ns;
-        uint64_t answered_ns;
-        uint64_t taken; /* body bytes that the reader accepted */
-        bool second;    /* the second attempt, which the caller does not know */
-        bool answered;  /* its head is there and good */
-        bool moved;     /* bytes were received since `watch` last fired */
-        bool paused;    /* by the reader */
-        bool lost;      /* the rival's head came first */
-        bool gave_up;   /* it stood still */
-        bool is_over;
-    } race;
+    struct job_race race; /* a read only */
 
     char *words; /* owned: the copies of the arguments' strings */
     size_t words_used;

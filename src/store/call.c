@@ -64,8 +64,8 @@ void call_end(struct store_call *c, int code)
 void call_is_anothers(struct store_call *c)
 {
     err_set(&c->err, ERR_EXISTS,
-            c->job.args.condition == STORE_IF_SAME ? "the object was replaced or deleted"
-                                                   : "an object of this name exists already");
+            c->job.args.write.condition == STORE_IF_SAME ? "the object was replaced or deleted"
+                                                         : "an object of this name exists already");
     call_end(c, err_advise(&c->err, CIS_OBJECT_EXISTS));
 }
 
@@ -130,7 +130,7 @@ void call_adopt(struct store_call *c, const struct store_reply *r)
     *mine = *r;
     mine->requests = before.requests;
     mine->heads = before.heads;
-    mine->object.key = c->job.args.key;
+    mine->object.key = c->job.args.write.key;
     mine->object.etag = call_keep(c, r->object.etag);
     mine->owner = mine->writer = STR_NULL;
 }

@@ -95,7 +95,7 @@ bool store_retrying(struct store *s, char *buf, size_t size)
 
 char *job_name(const struct store_job *j, char *buf)
 {
-    struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.key, 0, 200);
+    struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.write.key, 0, 200);
     bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
     snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->scheme->name, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
@@ -126,19 +126,18 @@ static const struct store_part *keep_parts(struct store_job *j, const struct sto
 
 /* The strings of struct job_args. */
 #define AT(f) offsetof(struct job_args, f)
-static const size_t strings[] = {AT(key),          AT(object.key),        AT(object.etag),
-                                 AT(upload_id),    AT(idempotency_token), AT(owner),
-                                 AT(match),        AT(version),           AT(storage_class),
-                                 AT(content_type), AT(page.prefix),       AT(page.start_after),
-                                 AT(page.token),   AT(page.end_before)};
+static const size_t strings[] = {
+    AT(write.key),   AT(object.key),       AT(object.etag), AT(write.upload_id),     AT(write.idempotency_token),
+    AT(write.owner), AT(write.match),      AT(version),     AT(write.storage_class), AT(write.content_type),
+    AT(page.prefix), AT(page.start_after), AT(page.token),  AT(page.end_before)};
 
 static size_t words_size(const struct job_args *a)
 {
     size_t size = 0;
     for (size_t i = 0; i < countof(strings); i++)
         size += ((const struct str *)(const void *)((const char *)a + strings[i]))->len + 1;
-    for (size_t i = 0; i < a->part_count; i++)
-        size += a->parts[i].etag.len + 1;
+    for (size_t i = 0; i < a->parts.count; i++)
+        size += a->parts.list[i].etag.len + 1;
     return size;
 }
 
@@ -155,8 +154,8 @@ struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, co
         struct str *text = (struct str *)(void *)((char *)a + strings[i]);
         *text = keep(j, *text);
     }
-    if (a->part_count)
-        a->parts = keep_parts(j, a->parts, a->part_count);
+    if (a->parts.count)
+        a->parts.list = keep_parts(j, a->parts.list, a->parts.count);
     j->began_ns = clock_now_ns();
     return j;
 }
@@ -174,8 +173,8 @@ struct store_job *job_again(const struct store_job *j)
 static void job_free(struct store_job *j)
 {
     j->store->backend->release(j);
-    if (j->args.part_count)
-        free((void *)(uintptr_t)j->args.parts);
+    if (j->args.parts.count)
+        free((void *)(uintptr_t)j->args.parts.list);
     free(j->words);
     free(j);
 }
@@ -308,7 +307,7 @@ struct store_job *job_submit(struct store_job *j)
 
 struct store_job *job_head(struct store_job *write, store_done *done, void *ctx)
 {
-    const struct job_args args = {.key = write->args.key, .is_of_write = true};
+    const struct job_args args = {.write.key = write->args.write.key, .is_of_write = true};
     struct store_job *j = job_make(write->store, write->worker, JOB_HEAD, &args);
     j->ctx = ctx;
     j->on_done = done;

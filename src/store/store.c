@@ -135,7 +135,7 @@ uint64_t store_reads_at_first(const struct store *s)
 
 struct store_job *store_get(struct store *s, struct worker *w, const struct store_get *g)
 {
-    struct job_args args = {.key = g->object->key,
+    struct job_args args = {.write.key = g->object->key,
                             .object = *g->object,
                             .offset = g->offset,
                             .len = g->len,
@@ -151,8 +151,10 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
     return job_submit(j);
 }
 
-static struct store_job *submit_for(struct store_job *j, store_done *done, void *ctx)
+static struct store_job *submit(struct store *s, struct worker *w, enum job_op op, const struct job_args *args,
+                                store_done *done, void *ctx)
 {
+    struct store_job *j = job_make(s, w, op, args);
     j->on_done = done;
     j->ctx = ctx;
     return job_submit(j);
@@ -160,59 +162,47 @@ static struct store_job *submit_for(struct store_job *j, store_done *done, void 
 
 struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit_for(job_make(s, w, JOB_HEAD, &(struct job_args){.key = key}), done, ctx);
+    return submit(s, w, JOB_HEAD, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_head_digest(struct store *s, struct worker *w, struct str key, uint64_t size_bytes,
                                     enum hash_kind kind, store_done *done, void *ctx)
 {
-    struct job_args args = {.key = key, .alike_bytes = size_bytes, .digest_kind = kind};
-    return submit_for(job_make(s, w, JOB_HEAD, &args), done, ctx);
+    struct job_args args = {.write = {.key = key, .digest_kind = kind}, .alike_bytes = size_bytes};
+    return submit(s, w, JOB_HEAD, &args, done, ctx);
 }
 
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit_for(job_make(s, w, JOB_DELETE, &(struct job_args){.key = key}), done, ctx);
+    return submit(s, w, JOB_DELETE, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_delete_version(struct store *s, struct worker *w, struct str key, struct str version,
                                        store_done *done, void *ctx)
 {
-    return submit_for(job_make(s, w, JOB_DELETE, &(struct job_args){.key = key, .version = version}), done, ctx);
+    return submit(s, w, JOB_DELETE, &(struct job_args){.write.key = key, .version = version}, done, ctx);
 }
 
 struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit_for(job_make(s, w, JOB_SWEEP, &(struct job_args){.key = key}), done, ctx);
+    return submit(s, w, JOB_SWEEP, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p)
 {
-    return submit_for(job_make(s, w, JOB_LIST, &(struct job_args){.page = *p}), NULL, p->ctx);
+    return submit(s, w, JOB_LIST, &(struct job_args){.page = *p}, NULL, p->ctx);
 }
 
-static struct store_job *put(struct store *s, struct worker *w, enum job_op op, const struct store_put *p)
+struct store_job *store_put(struct store *s, struct worker *w, const struct store_write *u,
+                            const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
-    struct job_args args = {.key = p->key,
-                            .condition = p->condition,
-                            .match = p->match,
-                            .idempotency_token = p->idempotency_token,
-                            .owner = p->owner,
-                            .storage_class = str_of(p->storage_class),
-                            .content_type = str_of(p->content_type),
-                            .body = p->body,
-                            .rate = p->rate};
-    return submit_for(job_make(s, w, op, &args), p->on_done, p->ctx);
+    return submit(s, w, JOB_PUT, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
 }
 
-struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p)
+struct store_job *store_probe(struct store *s, struct worker *w, const struct store_write *u,
+                              const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
-    return put(s, w, JOB_PUT, p);
-}
-
-struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p)
-{
-    return put(s, w, JOB_PROBE, p);
+    return submit(s, w, JOB_PROBE, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
 }
 
 bool store_wants_probe(const struct store *s)
@@ -225,51 +215,27 @@ bool store_honours(const struct store *s, enum store_if condition, bool multipar
     return !s->backend->honours || s->backend->honours(s, condition, multipart);
 }
 
-static struct job_args upload_args(const struct store_upload *u)
-{
-    return (struct job_args){.key = u->key,
-                             .upload_id = u->upload_id,
-                             .condition = u->condition,
-                             .match = u->match,
-                             .idempotency_token = u->idempotency_token,
-                             .owner = u->owner,
-                             .storage_class = str_of(u->storage_class),
-                             .content_type = str_of(u->content_type),
-                             .digest_kind = u->digest_kind,
-                             .part_bytes = u->part_bytes};
-}
-
-struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx)
 {
-    struct job_args args = upload_args(u);
-    return submit_for(job_make(s, w, JOB_BEGIN, &args), done, ctx);
+    return submit(s, w, JOB_BEGIN, &(struct job_args){.write = *u}, done, ctx);
 }
 
-struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,
+struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_write *u, unsigned number,
                                     const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
-    struct job_args args = upload_args(u);
-    args.number = number;
-    args.body = *body;
-    args.rate = rate;
-    return submit_for(job_make(s, w, JOB_PART, &args), done, ctx);
+    struct job_args args = {.write = *u, .number = number, .body = *body, .rate = rate};
+    return submit(s, w, JOB_PART, &args, done, ctx);
 }
 
-struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_upload *u,
-                                        const struct store_part *parts, size_t count, const struct digest *whole,
-                                        store_done *done, void *ctx)
+struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_write *u,
+                                        const struct store_parts *parts, store_done *done, void *ctx)
 {
-    struct job_args args = upload_args(u);
-    args.parts = parts;
-    args.part_count = count;
-    args.whole = whole ? *whole : (struct digest){0};
-    return submit_for(job_make(s, w, JOB_COMPLETE, &args), done, ctx);
+    return submit(s, w, JOB_COMPLETE, &(struct job_args){.write = *u, .parts = *parts}, done, ctx);
 }
 
-struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx)
 {
-    struct job_args args = upload_args(u);
-    return submit_for(job_make(s, w, JOB_ABORT, &args), done, ctx);
+    return submit(s, w, JOB_ABORT, &(struct job_args){.write = *u}, done, ctx);
 }

@@ -238,20 +238,23 @@ struct store_body {
     ssize_t (*read)(void *ctx, char *buf, size_t room, uint64_t offset); /* bytes, -1 aborts; offset may go back */
 };
 
-struct store_put {
+/* The object to write. */
+struct store_write {
     struct str key;
+    struct str upload_id; /* of a multipart upload */
     enum store_if condition;
     struct str match;             /* STORE_IF_SAME: store_object_tag */
     struct str idempotency_token; /* stored in the object's metadata: a retry that finds it has succeeded */
     struct str owner;             /* stored in the metadata: the writer; empty: not stored */
-    const char *storage_class;    /* NULL: the bucket's */
-    const char *content_type;     /* NULL: application/octet-stream */
-    struct store_body body;       /* copied; read on the loop */
-    struct rate *rate;
-    void *ctx;
-    store_done *on_done; /* r->object: as the store confirmed it */
+    struct str storage_class;     /* empty: the bucket's */
+    struct str content_type;      /* empty: application/octet-stream */
+    enum hash_kind digest_kind;   /* multipart: digest of the parts, and of the whole object if the kind combines */
+    uint64_t part_bytes;          /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
 };
-struct store_job *store_put(struct store *s, struct worker *w, const struct store_put *p);
+
+/* The body is read on the loop. r->object: as the store confirmed it. */
+struct store_job *store_put(struct store *s, struct worker *w, const struct store_write *u,
+                            const struct store_body *body, struct rate *rate, store_done *done, void *ctx);
 
 /* Is it still unknown whether this store honours the conditions of a PUT? Any thread. */
 bool store_wants_probe(const struct store *s);
@@ -261,37 +264,30 @@ bool store_honours(const struct store *s, enum store_if condition, bool multipar
 /* Tests it with an object that the caller just wrote: sends the same bytes with the same arguments under
  * conditions that fail. A store that honours them refuses; another one writes the object again (`rewritten`).
  * Needs only the permission for PUT, and leaves nothing behind. */
-struct store_job *store_probe(struct store *s, struct worker *w, const struct store_put *p);
+struct store_job *store_probe(struct store *s, struct worker *w, const struct store_write *u,
+                              const struct store_body *body, struct rate *rate, store_done *done, void *ctx);
 
 /* Multipart: begin gives r->upload_id, parts 1..10000 in any order (r->object.etag: the part's),
  * then complete (r->object as confirmed) or abort. A part has 5 MiB at least, but for the last. Abort of an unknown
  * upload is success; complete of one is ERR_NOT_FOUND, or success if this idempotency_token put the object there. */
-struct store_upload {
-    struct str key;
-    struct str upload_id;
-    enum store_if condition;
-    struct str match;
-    struct str idempotency_token;
-    struct str owner;
-    const char *storage_class;
-    const char *content_type;
-    enum hash_kind digest_kind; /* digest of the parts, and of the whole object if the kind combines */
-    uint64_t part_bytes;        /* of every part but the last: file:// puts part N at (N - 1) * part_bytes */
-};
 struct store_part {
     unsigned number;
     struct str etag;
     struct digest digest;
     uint64_t size_bytes;
 };
-struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+struct store_parts {
+    const struct store_part *list;
+    size_t count;
+    struct digest whole; /* of the object; HASH_NONE: not known */
+};
+struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx);
-struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_upload *u, unsigned number,
+struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_write *u, unsigned number,
                                     const struct store_body *body, struct rate *rate, store_done *done, void *ctx);
-struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_upload *u,
-                                        const struct store_part *parts, size_t count, const struct digest *whole,
-                                        store_done *done, void *ctx);
-struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_upload *u, store_done *done,
+struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_write *u,
+                                        const struct store_parts *parts, store_done *done, void *ctx);
+struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx);
 
 /* Aborts every unfinished upload of exactly this key and removes its parts, for a writer that died before it recorded

@@ -48,25 +48,23 @@ static void put_done(void *ctx, const struct store_reply *r)
 
 static void put(struct store_writable *w)
 {
-    const struct store_put p = {.key = key_of(w),
-                                .condition = STORE_IF_SAME,
-                                .match = NO_GENERATION,
-                                .storage_class = w->storage_class,
-                                .body = {.len = 1, .read = one_byte},
-                                .ctx = w,
-                                .on_done = put_done};
-    w->job = store_put(w->store, w->worker, &p);
+    const struct store_write u = {.key = key_of(w),
+                                  .condition = STORE_IF_SAME,
+                                  .match = NO_GENERATION,
+                                  .storage_class = str_of(w->storage_class)};
+    const struct store_body body = {.len = 1, .read = one_byte};
+    w->job = store_put(w->store, w->worker, &u, &body, NULL, put_done, w);
 }
 
 /* ---- an upload that is begun and aborted ------------------------------------------------------------------------- */
 
-static struct store_upload upload_of(const struct store_writable *w, struct str id)
+static struct store_write upload_of(const struct store_writable *w, struct str id)
 {
-    return (struct store_upload){.key = key_of(w),
-                                 .upload_id = id,
-                                 .storage_class = w->storage_class,
-                                 .digest_kind = store_caps(w->store)->upload_digest,
-                                 .part_bytes = store_caps(w->store)->part_bytes_min};
+    return (struct store_write){.key = key_of(w),
+                                .upload_id = id,
+                                .storage_class = str_of(w->storage_class),
+                                .digest_kind = store_caps(w->store)->upload_digest,
+                                .part_bytes = store_caps(w->store)->part_bytes_min};
 }
 
 static void aborted(void *ctx, const struct store_reply *r)
@@ -82,7 +80,7 @@ static void begun(void *ctx, const struct store_reply *r)
         return;
     }
     snprintf(w->upload_id, sizeof w->upload_id, "%.*s", STR_FMT(r->upload_id));
-    const struct store_upload u = upload_of(w, str_of(w->upload_id));
+    const struct store_write u = upload_of(w, str_of(w->upload_id));
     w->job = store_upload_abort(w->store, w->worker, &u, aborted, w);
 }
 
@@ -94,7 +92,7 @@ static void none_aborted(void *ctx, const struct store_reply *r)
         end(w, &r->err);
         return;
     }
-    const struct store_upload u = upload_of(w, STR_NULL);
+    const struct store_write u = upload_of(w, STR_NULL);
     w->job = store_upload_begin(w->store, w->worker, &u, begun, w);
 }
 
@@ -111,7 +109,7 @@ void store_writable_test(struct store_writable *w)
         put(w);
         return;
     }
-    const struct store_upload u = upload_of(w, NO_UPLOAD);
+    const struct store_write u = upload_of(w, NO_UPLOAD);
     w->job = store_upload_abort(w->store, w->worker, &u, none_aborted, w);
 }
 

@@ -167,10 +167,10 @@ static ssize_t read_body(void *ctx, char *buf, size_t room, uint64_t offset)
 static const struct store_object object = {
     .key = STR("a/b c"), .size_bytes = GET_BYTES, .etag = STR(ETAG), .generation = 7};
 static const struct store_body body = {.len = PUT_BYTES, .read = read_body};
-static const struct store_upload upload = {.key = STR("a/b c"),
-                                           .upload_id = STR("d1fd9b0a2ffa34e5d4b0ff0c7c7a3c04"),
-                                           .idempotency_token = STR("mine"),
-                                           .part_bytes = 5 << 20};
+static const struct store_write upload = {.key = STR("a/b c"),
+                                          .upload_id = STR("d1fd9b0a2ffa34e5d4b0ff0c7c7a3c04"),
+                                          .idempotency_token = STR("mine"),
+                                          .part_bytes = 5 << 20};
 
 static void get(uint64_t offset, uint64_t len)
 {
@@ -213,12 +213,9 @@ static void list_folders(void)
 
 static void put(void)
 {
-    const struct store_put p = {.key = object.key,
-                                .condition = STORE_IF_ABSENT,
-                                .idempotency_token = upload.idempotency_token,
-                                .body = body,
-                                .on_done = on_done};
-    store_put(w.store, &w.worker, &p);
+    const struct store_write u = {
+        .key = object.key, .condition = STORE_IF_ABSENT, .idempotency_token = upload.idempotency_token};
+    store_put(w.store, &w.worker, &u, &body, NULL, on_done, NULL);
 }
 
 static void begin(void)
@@ -235,8 +232,8 @@ static void complete(void)
 {
     static const struct store_part parts[] = {{.number = 1, .etag = STR("1"), .size_bytes = 5 << 20},
                                               {.number = 2, .etag = STR("2"), .size_bytes = PUT_BYTES}};
-    static const struct digest none;
-    store_upload_complete(w.store, &w.worker, &upload, parts, countof(parts), &none, on_done, NULL);
+    store_upload_complete(w.store, &w.worker, &upload, &(struct store_parts){parts, countof(parts), {0}}, on_done,
+                          NULL);
 }
 
 static void give_up(void)

@@ -62,7 +62,7 @@ static void gcs_close(struct store *s)
 /* https://cloud.google.com/storage/docs/objects#naming; NULL: it may be one. */
 static const char *refuses_name(const struct store_job *job)
 {
-    struct str key = job->args.key;
+    struct str key = job->args.write.key;
     bool is_new = job->op == JOB_PUT || job->op == JOB_BEGIN;
     if (!str_is_utf8(key))
         return "that are not UTF-8";

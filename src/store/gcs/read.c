@@ -8,7 +8,7 @@
 static void build_get(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
-    gcs_begin(c, "GET", "/storage/v1", a->key);
+    gcs_begin(c, "GET", "/storage/v1", a->write.key);
     gcs_param(c, "alt", STR("media"));
     if (a->object.generation) {
         /* `generation` finds the version even if the bucket keeps old ones. `ifGenerationMatch` makes the store
@@ -40,7 +40,7 @@ static void describe_get(struct store_call *c)
     struct err ignored;
     struct str generation = call_answer_header(c, "x-goog-generation");
     *o = c->job.args.object;
-    o->key = c->job.args.key;
+    o->key = c->job.args.write.key;
     o->etag = call_keep(c, call_answer_header(c, "etag"));
     if (generation.len && str_to_u64(generation, &o->generation, &ignored) < 0)
         o->generation = 0;
@@ -85,7 +85,7 @@ static int head_get(struct store_call *c)
 
 static void build_metadata(struct store_call *c)
 {
-    gcs_begin(c, "GET", "/storage/v1", c->job.args.key);
+    gcs_begin(c, "GET", "/storage/v1", c->job.args.write.key);
     gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
     gcs_ask(c);
 }

@@ -158,7 +158,7 @@ int gcs_describe(struct store_call *c, struct err *err)
         r = gcs_read_object(j, &c->job.reply.object, err);
     if (r < 0)
         return call_garbled(err);
-    c->job.reply.object.key = c->job.args.key;
+    c->job.reply.object.key = c->job.args.write.key;
     if (json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
         c->job.reply.owner = call_keep(c, owner);
     if (json_opt_str(j, "metadata.cistern-upload-id", &writer, &ignored) == 0)

@@ -14,21 +14,21 @@ static json *new_resource(const struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     json *j = json_new_object();
-    json_set_str(j, "contentType", a->content_type.len ? a->content_type : STR("application/octet-stream"));
-    if (a->storage_class.len)
-        json_set_str(j, "storageClass", a->storage_class);
-    if (a->idempotency_token.len)
-        json_set_str(j, "metadata.cistern-upload-id", a->idempotency_token);
-    if (a->owner.len)
-        json_set_str(j, "metadata.cistern-owner", a->owner);
+    json_set_str(j, "contentType", a->write.content_type.len ? a->write.content_type : STR("application/octet-stream"));
+    if (a->write.storage_class.len)
+        json_set_str(j, "storageClass", a->write.storage_class);
+    if (a->write.idempotency_token.len)
+        json_set_str(j, "metadata.cistern-upload-id", a->write.idempotency_token);
+    if (a->write.owner.len)
+        json_set_str(j, "metadata.cistern-owner", a->write.owner);
     return j;
 }
 
 static void add_condition(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
-    if (a->condition != STORE_IF_ANY)
-        gcs_param(c, "ifGenerationMatch", a->condition == STORE_IF_SAME ? a->match : STR("0"));
+    if (a->write.condition != STORE_IF_ANY)
+        gcs_param(c, "ifGenerationMatch", a->write.condition == STORE_IF_SAME ? a->write.match : STR("0"));
 }
 
 /* Starts an upload in one multipart/related request: the resource, with the checksum that the store must verify,
@@ -55,7 +55,8 @@ static void send_object(struct store_call *c, struct str name, bool is_final)
     sbuf_addf(&c->sent,
               "--%s\r\ncontent-type: application/json; charset=UTF-8\r\n\r\n%s\r\n--%s\r\ncontent-type: ", boundary,
               text, boundary);
-    sbuf_add(&c->sent, c->job.args.content_type.len ? c->job.args.content_type : STR("application/octet-stream"));
+    sbuf_add(&c->sent,
+             c->job.args.write.content_type.len ? c->job.args.write.content_type : STR("application/octet-stream"));
     sbuf_adds(&c->sent, "\r\n\r\n");
     sbuf_addf(&c->behind, "\r\n--%s--\r\n", boundary);
     sbuf_addf(&type, "multipart/related; boundary=%s", boundary);
@@ -67,7 +68,7 @@ static void send_object(struct store_call *c, struct str name, bool is_final)
 
 static void build_put(struct store_call *c)
 {
-    send_object(c, c->job.args.key, true);
+    send_object(c, c->job.args.write.key, true);
 }
 
 static void answered_put(struct store_call *c, int status);
@@ -84,14 +85,14 @@ static void published(struct store_call *c)
 
 static bool is_ours(const struct store_call *c, const struct store_reply *r)
 {
-    struct str mine = c->job.args.idempotency_token;
+    struct str mine = c->job.args.write.idempotency_token;
     return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
 static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     bool is_missing = r->status == 404;
-    if (is_missing && c->job.args.condition != STORE_IF_SAME) {
+    if (is_missing && c->job.args.write.condition != STORE_IF_SAME) {
         call_contradicted(c);
     } else if (is_missing || (r->code == 0 && !is_ours(c, r))) {
         call_is_anothers(c);
@@ -126,7 +127,7 @@ static void keep_version(struct store_call *c)
 
 static void answered_put(struct store_call *c, int status)
 {
-    if (status == 412 && c->job.args.condition != STORE_IF_ANY)
+    if (status == 412 && c->job.args.write.condition != STORE_IF_ANY)
         call_head(c, owner_head_done);
     else if (!c->success)
         refused_bytes(c, status);
@@ -142,7 +143,7 @@ static void answered_put(struct store_call *c, int status)
 
 static void build_delete(struct store_call *c)
 {
-    gcs_begin(c, "DELETE", "/storage/v1", c->job.args.key);
+    gcs_begin(c, "DELETE", "/storage/v1", c->job.args.write.key);
     if (c->job.args.version.len)
         gcs_param(c, "generation", c->job.args.version);
     gcs_ask(c);
@@ -163,7 +164,7 @@ const struct call_steps gcs_delete_steps = {build_delete, NULL, NULL, answered_d
 void gcs_begin_upload(struct store_call *c)
 {
     char id[UPLOAD_ID_LEN + 1];
-    upload_id_make(c->job.args.key, id);
+    upload_id_make(c->job.args.write.key, id);
     c->job.reply.upload_id = call_keep(c, str_of(id));
     call_end(c, 0);
 }
@@ -172,7 +173,8 @@ void gcs_begin_upload(struct store_call *c)
 static struct str piece_name(const struct store_call *c, unsigned level, size_t number, char *buf)
 {
     int n = snprintf(buf, GCS_NAME_MAX, GCS_HIDDEN "%.*s/%u-%05zu",
-                     (int)min_u64(c->job.args.upload_id.len, UPLOAD_ID_LEN), c->job.args.upload_id.ptr, level, number);
+                     (int)min_u64(c->job.args.write.upload_id.len, UPLOAD_ID_LEN), c->job.args.write.upload_id.ptr,
+                     level, number);
     return (struct str){buf, (size_t)n};
 }
 
@@ -240,13 +242,13 @@ static void build_group(struct store_call *c)
     size_t first = j->group * GCS_COMPOSE_MAX, last = min_u64(first + GCS_COMPOSE_MAX, j->count);
     for (size_t i = first; i < last; i++) {
         bool sent = j->level == 0;
-        size_t number = sent ? a->parts[i].number : i + 1;
-        add_source(sources, piece_name(c, j->level, number, name), sent ? a->parts[i].etag : STR_NULL);
+        size_t number = sent ? a->parts.list[i].number : i + 1;
+        add_source(sources, piece_name(c, j->level, number, name), sent ? a->parts.list[i].etag : STR_NULL);
     }
     json *resource = json_new_object();
     json_set_str(resource, "contentType", STR("application/octet-stream"));
-    if (a->storage_class.len) /* the pieces of a composition must have its storage class */
-        json_set_str(resource, "storageClass", a->storage_class);
+    if (a->write.storage_class.len) /* the pieces of a composition must have its storage class */
+        json_set_str(resource, "storageClass", a->write.storage_class);
     send_compose(c, piece_name(c, j->level + 1, j->group + 1, name), sources, resource, false);
 }
 
@@ -256,11 +258,11 @@ static int check_whole(struct store_call *c, struct err *err)
     uint64_t sum = 0;
     int r = gcs_describe(c, err);
     const struct store_object *o = &c->job.reply.object;
-    for (size_t i = 0; i < a->part_count; i++)
-        sum += a->parts[i].size_bytes;
+    for (size_t i = 0; i < a->parts.count; i++)
+        sum += a->parts.list[i].size_bytes;
     if (r == 0 && o->size_bytes != sum)
         r = err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes were received of %" PRIu64, o->size_bytes, sum);
-    if (r == 0 && a->whole.kind == o->digest.kind && !digest_eq(&a->whole, &o->digest))
+    if (r == 0 && a->parts.whole.kind == o->digest.kind && !digest_eq(&a->parts.whole, &o->digest))
         r = err_set(err, ERR_CORRUPT, "the store received other bytes than were sent");
     return r < 0 ? err_advise(err, CIS_UPLOAD_CORRUPTED) : 0;
 }
@@ -271,8 +273,8 @@ static bool holds(const struct store_call *c, const struct store_reply *r)
     const struct job_args *a = &c->job.args;
     char tag[STORE_OBJECT_TAG_MAX];
     store_object_tag(&r->object, tag);
-    return a->condition == STORE_IF_ANY || (a->condition == STORE_IF_ABSENT && r->code < 0) ||
-           (a->condition == STORE_IF_SAME && r->code == 0 && str_eq(str_of(tag), a->match));
+    return a->write.condition == STORE_IF_ANY || (a->write.condition == STORE_IF_ABSENT && r->code < 0) ||
+           (a->write.condition == STORE_IF_SAME && r->code == 0 && str_eq(str_of(tag), a->write.match));
 }
 
 /* An earlier attempt may have succeeded although its reply was lost. An object of another writer makes the
@@ -329,12 +331,12 @@ static void answered_group(struct store_call *c, int status)
 static void build_compose(struct store_call *c)
 {
     struct gcs_job *j = gcs_of(c);
-    if (c->job.args.part_count == 0) {
+    if (c->job.args.parts.count == 0) {
         err_set(&c->err, ERR_INVALID, "an upload without parts cannot be completed");
         return;
     }
     if (j->count == 0)
-        j->count = c->job.args.part_count;
+        j->count = c->job.args.parts.count;
     build_group(c);
 }
 
@@ -346,7 +348,7 @@ static void build_publish(struct store_call *c)
     char name[GCS_NAME_MAX];
     json *sources = json_new_array();
     add_source(sources, piece_name(c, gcs_of(c)->level, 1, name), STR_NULL);
-    send_compose(c, c->job.args.key, sources, new_resource(c), true);
+    send_compose(c, c->job.args.write.key, sources, new_resource(c), true);
 }
 
 static void answered_publish(struct store_call *c, int status)
@@ -389,12 +391,13 @@ static void sweep_prefix(const struct store_call *c, struct sbuf *ret)
 {
     char ours[UPLOAD_KEY_LEN + 1];
     sbuf_init(ret, 256);
-    upload_id_of_key(c->job.args.key, ours);
+    upload_id_of_key(c->job.args.write.key, ours);
     sbuf_adds(ret, GCS_HIDDEN);
     if (c->job.op == JOB_SWEEP)
         sbuf_adds(ret, ours);
     else
-        sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.upload_id.len, UPLOAD_ID_LEN), c->job.args.upload_id.ptr);
+        sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.write.upload_id.len, UPLOAD_ID_LEN),
+                  c->job.args.write.upload_id.ptr);
 }
 
 static void build_sweep(struct store_call *c)

@@ -21,7 +21,7 @@ static int unreadable(struct err *err, const char *what)
 static int open_object(struct local_job *j, struct stat *ret_st, struct err *err)
 {
     struct local *l = j->job.store->self;
-    struct str key = j->job.args.key;
+    struct str key = j->job.args.write.key;
     int root;
     int r = path_check(key, err);
     if (r == 0)
@@ -60,7 +60,7 @@ static int open_unchanged(struct local_job *j, struct err *err)
     if (r == 0)
         r = check_unchanged(j, &st, err);
     if (r == 0)
-        local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+        local_describe(j->job.args.write.key, &st, j->etag, &j->job.reply.object);
     return r;
 }
 
@@ -149,7 +149,7 @@ static int visit_head(struct local_job *j, struct err *err)
     struct stat st;
     int r = open_object(j, &st, err);
     if (r == 0)
-        local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+        local_describe(j->job.args.write.key, &st, j->etag, &j->job.reply.object);
     ssize_t n = r == 0 ? fgetxattr(j->fd, LOCAL_XATTR_OWNER, j->owner, sizeof j->owner) : -1;
     if (n > 0)
         j->job.reply.owner = (struct str){j->owner, (size_t)n};
@@ -162,7 +162,7 @@ static int visit_hash(struct local_job *j, struct err *err)
     struct stat st;
     struct store_object *o = &j->job.reply.object;
     if (j->moved == 0)
-        hash_begin(&j->hash, j->job.args.digest_kind);
+        hash_begin(&j->hash, j->job.args.write.digest_kind);
     int r = fill(j, min_u64(o->size_bytes - j->moved, LOCAL_CHUNK), err);
     if (r < 0)
         return r;
@@ -192,7 +192,7 @@ static void hashed(struct local_job *j)
 static void headed(struct local_job *j)
 {
     const struct job_args *a = &j->job.args;
-    if (a->digest_kind == HASH_NONE || a->alike_bytes != j->job.reply.object.size_bytes)
+    if (a->write.digest_kind == HASH_NONE || a->alike_bytes != j->job.reply.object.size_bytes)
         local_end(j, 0);
     else
         hashed(j);

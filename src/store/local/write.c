@@ -33,7 +33,7 @@ static bool make_nameless(struct local_job *j, int root)
 /* The temporary of a PUT has one name for each key and is locked while written: an unlocked one was left by a kill. */
 static void name_put(struct local_job *j)
 {
-    upload_id_of_key(j->job.args.key, j->name);
+    upload_id_of_key(j->job.args.write.key, j->name);
     snprintf(j->name + UPLOAD_KEY_LEN, sizeof j->name - UPLOAD_KEY_LEN, ".put");
 }
 
@@ -90,13 +90,13 @@ static int make_temporary(struct local_job *j, int root, struct err *err)
     if (j->job.op == JOB_PUT)
         name_put(j);
     else
-        upload_id_make(j->job.args.key, j->name);
+        upload_id_make(j->job.args.write.key, j->name);
     return make_hidden(j, root, create_temporary, err);
 }
 
 static int open_temporary(struct local_job *j, int root, struct err *err)
 {
-    struct str id = j->job.args.upload_id;
+    struct str id = j->job.args.write.upload_id;
     if (!upload_id_is_valid(id)) /* it becomes a file's name */
         return err_set(err, ERR_NOT_FOUND, "upload '%.*s' does not exist", (int)min_u64(id.len, 64), id.ptr);
     snprintf(j->name, sizeof j->name, "%.*s", STR_FMT(id));
@@ -118,7 +118,7 @@ static void remove_temporary(const struct local_job *j, int root)
 
 static int mark(const struct local_job *j, struct err *err)
 {
-    struct str id = j->job.args.idempotency_token, owner = j->job.args.owner;
+    struct str id = j->job.args.write.idempotency_token, owner = j->job.args.write.owner;
     if ((id.len == 0 || fsetxattr(j->fd, XATTR_UPLOAD_ID, id.ptr, id.len, 0) == 0) &&
         (owner.len == 0 || fsetxattr(j->fd, LOCAL_XATTR_OWNER, owner.ptr, owner.len, 0) == 0))
         return 0;
@@ -131,8 +131,8 @@ static int mark(const struct local_job *j, struct err *err)
 static bool is_our_own(const struct local_job *j, int root)
 {
     char id[256];
-    struct str mine = j->job.args.idempotency_token;
-    auto_fd fd = path_open_links(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    struct str mine = j->job.args.write.idempotency_token;
+    auto_fd fd = path_open_links(root, j->job.args.write.key.ptr, O_RDONLY | O_NONBLOCK);
     ssize_t n = fd >= 0 ? fgetxattr(fd, XATTR_UPLOAD_ID, id, sizeof id) : -1;
     return mine.len && n >= 0 && str_eq(mine, (struct str){id, (size_t)n});
 }
@@ -175,8 +175,8 @@ static int check_same(struct local_job *j, int directory, const char *name, stru
     char etag[LOCAL_ETAG_MAX];
     struct store_object now = {0};
     if (fstatat(directory, name, &st, 0) == 0)
-        local_describe(j->job.args.key, &st, etag, &now);
-    if (str_eq(now.etag, j->job.args.match)) {
+        local_describe(j->job.args.write.key, &st, etag, &now);
+    if (str_eq(now.etag, j->job.args.write.match)) {
         j->job.reply.guard = GUARD_HEAD;
         return 0;
     }
@@ -187,7 +187,7 @@ static int check_same(struct local_job *j, int directory, const char *name, stru
  * renamed. */
 static int put_name(struct local_job *j, int root, int directory, const char *name, struct err *err)
 {
-    bool absent = j->job.args.condition == STORE_IF_ABSENT;
+    bool absent = j->job.args.write.condition == STORE_IF_ABSENT;
     if (j->parent < 0) {
         if (link_nameless(j, directory, name) == 0)
             return 0;
@@ -211,14 +211,14 @@ static int put_name(struct local_job *j, int root, int directory, const char *na
 static int publish(struct local_job *j, int root, struct err *err)
 {
     const char *name;
-    struct str key = j->job.args.key;
+    struct str key = j->job.args.write.key;
     auto_fd parent = -1;
     int r = mark(j, err);
     if (r == 0 && fsync(j->fd) != 0)
         r = err_sys(err, errno, "cannot flush it");
     if (r == 0)
         r = dir_make_parents(root, key.ptr, 0777, &parent, &name, err);
-    if (r == 0 && j->job.args.condition == STORE_IF_SAME)
+    if (r == 0 && j->job.args.write.condition == STORE_IF_SAME)
         r = check_same(j, parent, name, err);
     if (r == 0)
         r = put_name(j, root, parent, name, err);
@@ -228,11 +228,11 @@ static int publish(struct local_job *j, int root, struct err *err)
 static int describe_published(struct local_job *j, int root, struct err *err)
 {
     struct stat st;
-    auto_fd fd = path_open_links(root, j->job.args.key.ptr, O_RDONLY | O_NONBLOCK);
+    auto_fd fd = path_open_links(root, j->job.args.write.key.ptr, O_RDONLY | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &st) != 0)
         return err_sys(err, errno, "cannot read its metadata");
     struct digest digest = j->job.reply.object.digest;
-    local_describe(j->job.args.key, &st, j->etag, &j->job.reply.object);
+    local_describe(j->job.args.write.key, &st, j->etag, &j->job.reply.object);
     j->job.reply.object.digest = digest;
     return 0;
 }
@@ -290,7 +290,7 @@ static int visit_part(struct local_job *j, struct err *err)
     if (r == 0 && j->fd < 0)
         r = open_temporary(j, root, err);
     if (r == 0)
-        r = write_chunk(j, (a->number - 1) * a->part_bytes, err);
+        r = write_chunk(j, (a->number - 1) * a->write.part_bytes, err);
     if (r < 0 || j->moved + j->filled < a->body.len)
         return r;
     hash_end(&j->hash, &digest);
@@ -302,8 +302,8 @@ static int visit_part(struct local_job *j, struct err *err)
     digest_add_hex(&digest, &etag);
     sbuf_addc(&etag, '"');
     memcpy(j->etag, etag.ptr, etag.len + 1);
-    j->job.reply.object =
-        (struct store_object){.key = a->key, .size_bytes = a->body.len, .etag = {j->etag, etag.len}, .digest = digest};
+    j->job.reply.object = (struct store_object){
+        .key = a->write.key, .size_bytes = a->body.len, .etag = {j->etag, etag.len}, .digest = digest};
     return 0;
 }
 
@@ -386,8 +386,8 @@ static int check_parts(struct local_job *j, uint64_t size_bytes, struct err *err
     const struct job_args *a = &j->job.args;
     struct digest joined = {0};
     uint64_t sum = 0;
-    for (size_t i = 0; i < a->part_count; i++) {
-        const struct store_part *p = &a->parts[i];
+    for (size_t i = 0; i < a->parts.count; i++) {
+        const struct store_part *p = &a->parts.list[i];
         if (p->number != i + 1)
             return err_set(err, ERR_INVALID, "part %zu is missing", i + 1);
         if (i == 0)
@@ -402,7 +402,7 @@ static int check_parts(struct local_job *j, uint64_t size_bytes, struct err *err
         return err_set(err, ERR_CORRUPT, "%" PRIu64 " bytes were received of %" PRIu64, size_bytes, sum);
     if (joined.kind == HASH_NONE)
         return 0;
-    return check_digest(j, &a->whole, &joined, err);
+    return check_digest(j, &a->parts.whole, &joined, err);
 }
 
 static int visit_complete(struct local_job *j, struct err *err)
@@ -450,7 +450,7 @@ static int visit_sweep(struct local_job *j, struct err *err)
     if (!d)
         return err_sys(err, errno, "cannot read '%s'", WALK_HIDDEN);
     struct dirent *e;
-    upload_id_of_key(j->job.args.key, ours);
+    upload_id_of_key(j->job.args.write.key, ours);
     while ((e = dir_next(d)) != NULL)
         if (strncmp(e->d_name, ours, UPLOAD_KEY_LEN) == 0 && unlinkat(j->parent, e->d_name, 0) != 0 && errno != ENOENT)
             return err_sys(err, errno, "cannot remove '%s/%s'", WALK_HIDDEN, e->d_name);
@@ -468,7 +468,7 @@ static int visit_delete(struct local_job *j, struct err *err)
     int r = local_root(j->job.store->self, false, &root, err);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    auto_mem char *directory = str_dup(j->job.args.key);
+    auto_mem char *directory = str_dup(j->job.args.write.key);
     char *slash = strrchr(directory, '/');
     name = slash ? slash + 1 : directory;
     if (slash)
@@ -487,7 +487,7 @@ void local_write_start(struct local_job *j)
         [JOB_BEGIN] = visit_begin, [JOB_COMPLETE] = visit_complete, [JOB_ABORT] = visit_abort,
         [JOB_SWEEP] = visit_sweep, [JOB_DELETE] = visit_delete,
     };
-    int r = path_check(j->job.args.key, &j->err);
+    int r = path_check(j->job.args.write.key, &j->err);
     if (r < 0)
         local_end(j, r);
     else if (visits[j->job.op])

@@ -8,12 +8,12 @@
 static atomic_uchar *knowledge(const struct store_call *c)
 {
     struct s3 *s3 = c->job.store->self;
-    return &s3->known[c->job.op == JOB_COMPLETE][c->job.args.condition == STORE_IF_SAME];
+    return &s3->known[c->job.op == JOB_COMPLETE][c->job.args.write.condition == STORE_IF_SAME];
 }
 
 static bool has_condition(const struct store_call *c)
 {
-    return c->job.args.condition != STORE_IF_ANY && !s3_of((struct store_call *)(uintptr_t)c)->bare;
+    return c->job.args.write.condition != STORE_IF_ANY && !s3_of((struct store_call *)(uintptr_t)c)->bare;
 }
 
 void s3_add_condition(struct store_call *c)
@@ -22,17 +22,17 @@ void s3_add_condition(struct store_call *c)
     auto_sbuf quoted = SBUF(STORE_OBJECT_TAG_MAX + 2);
     if (!has_condition(c))
         return;
-    if (a->condition == STORE_IF_SAME)
-        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(etag_bare(a->match)));
-    call_header(c, a->condition == STORE_IF_SAME ? "if-match" : "if-none-match",
-                a->condition == STORE_IF_SAME ? sbuf_str(&quoted) : STR("*"));
+    if (a->write.condition == STORE_IF_SAME)
+        sbuf_addf(&quoted, "\"%.*s\"", STR_FMT(etag_bare(a->write.match)));
+    call_header(c, a->write.condition == STORE_IF_SAME ? "if-match" : "if-none-match",
+                a->write.condition == STORE_IF_SAME ? sbuf_str(&quoted) : STR("*"));
 }
 
 /* ---- the writer of an object ------------------------------------------------------------------------------------- */
 
 bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
 {
-    struct str mine = c->job.args.idempotency_token;
+    struct str mine = c->job.args.write.idempotency_token;
     return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
@@ -41,7 +41,7 @@ static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     if (s3_is_ours(c, r))
         call_end_as(c, r);
-    else if (r->code == 0 || (r->status == 404 && c->job.args.condition == STORE_IF_SAME))
+    else if (r->code == 0 || (r->status == 404 && c->job.args.write.condition == STORE_IF_SAME))
         call_is_anothers(c);
     else if (r->status == 404)
         call_contradicted(c);
@@ -60,11 +60,11 @@ static void head_refused(struct store_call *c, int status)
 
 static void first_head_done(struct store_call *c, const struct store_reply *r)
 {
-    bool is_same = c->job.args.condition == STORE_IF_SAME;
+    bool is_same = c->job.args.write.condition == STORE_IF_SAME;
     bool denied = r->status == 403 || r->status == 405 || r->status == 501;
     bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
     c->job.reply.heads++;
-    if (is_same ? r->code == 0 && etag_is_same(r->object.etag, c->job.args.match) : r->status == 404)
+    if (is_same ? r->code == 0 && etag_is_same(r->object.etag, c->job.args.write.match) : r->status == 404)
         call_go(c, s3_of(c)->steps);
     else if (denied && !unsafe)
         call_go(c, s3_of(c)->steps); /* the condition alone has to do */
@@ -77,11 +77,11 @@ static void first_head_done(struct store_call *c, const struct store_reply *r)
 bool s3_look_first(struct store_call *c)
 {
     bool is_write = c->job.op == JOB_PUT || c->job.op == JOB_COMPLETE;
-    if (!is_write || c->job.args.condition == STORE_IF_ANY)
+    if (!is_write || c->job.args.write.condition == STORE_IF_ANY)
         return false;
     enum s3_knowledge known = atomic_load(knowledge(c));
     s3_of(c)->bare = known == S3_REFUSED;
-    if (known == S3_HONOURED && c->job.args.condition == STORE_IF_ABSENT)
+    if (known == S3_HONOURED && c->job.args.write.condition == STORE_IF_ABSENT)
         return false;
     call_head(c, first_head_done);
     return true;
@@ -98,7 +98,7 @@ static bool may_be_the_condition(const struct store_call *c)
 
 bool s3_condition_failed(struct store_call *c, int status)
 {
-    bool is_gone = status == 404 && c->job.op == JOB_PUT && c->job.args.condition == STORE_IF_SAME;
+    bool is_gone = status == 404 && c->job.op == JOB_PUT && c->job.args.write.condition == STORE_IF_SAME;
     if (!has_condition(c))
         return false;
     if (status == 412 || is_gone) {
@@ -123,7 +123,7 @@ void s3_written(struct store_call *c)
     else if (has_condition(c))
         atomic_store_explicit(&s3->conditional, true, memory_order_relaxed);
     enum s3_knowledge known = atomic_load(knowledge(c));
-    bool guarded = c->job.args.condition == STORE_IF_ANY || known == S3_HONOURED;
+    bool guarded = c->job.args.write.condition == STORE_IF_ANY || known == S3_HONOURED;
     c->job.reply.guard = guarded ? GUARD_CONDITION : known == S3_UNKNOWN ? GUARD_UNPROVEN : GUARD_HEAD;
     call_end(c, 0);
 }

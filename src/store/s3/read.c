@@ -93,7 +93,7 @@ void s3_describe(struct store_call *c, bool whole)
     struct store_object *o = &c->job.reply.object;
     struct err ignored;
     struct str length = call_answer_header(c, "content-length");
-    *o = (struct store_object){.key = c->job.args.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
+    *o = (struct store_object){.key = c->job.args.write.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
     if (whole && length.len && str_to_u64(length, &o->size_bytes, &ignored) < 0)
         o->size_bytes = 0;
     if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, &ignored) < 0)
@@ -110,7 +110,7 @@ static void build_get(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     auto_sbuf quoted = SBUF(4096);
-    s3_begin(c, "GET", a->key, STR_NULL);
+    s3_begin(c, "GET", a->write.key, STR_NULL);
     if (call_is_ranged(c))
         call_header_range(c);
     if (a->object.etag.len && !etag_is_weak(a->object.etag)) { /* If-Match never fits a weak one */
@@ -210,7 +210,7 @@ const struct call_steps s3_get_steps = {build_get, head_get, call_give, answered
 
 static void build_head(struct store_call *c)
 {
-    s3_begin(c, "HEAD", c->job.args.key, STR_NULL);
+    s3_begin(c, "HEAD", c->job.args.write.key, STR_NULL);
     call_header(c, "x-amz-checksum-mode", STR("ENABLED"));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }

@@ -331,7 +331,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     if (str_eq(w->code, STR("InvalidStorageClass")))
         return err_fail(&c->err, ERR_INVALID, CIS_STORAGE_CLASS_UNKNOWN,
                         "%d InvalidStorageClass: the store has no storage class '%.*s'", w->status,
-                        STR_FMT(c->job.args.storage_class));
+                        STR_FMT(c->job.args.write.storage_class));
     if (rejects_key(w->code))
         return err_fail(&c->err, ERR_DENIED, CIS_CREDENTIALS_REJECTED,
                         "%d %.*s: the store does not accept the key from %s", w->status, STR_FMT(w->code),

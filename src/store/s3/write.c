@@ -59,13 +59,13 @@ static void sign_body(struct store_call *c)
 static void add_object_headers(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
-    call_header(c, "content-type", a->content_type.len ? a->content_type : STR("application/octet-stream"));
-    if (a->storage_class.len)
-        call_header(c, "x-amz-storage-class", a->storage_class);
-    if (a->idempotency_token.len)
-        call_header(c, S3_META_UPLOAD_ID, a->idempotency_token);
-    if (a->owner.len)
-        call_header(c, S3_META_OWNER, a->owner);
+    call_header(c, "content-type", a->write.content_type.len ? a->write.content_type : STR("application/octet-stream"));
+    if (a->write.storage_class.len)
+        call_header(c, "x-amz-storage-class", a->write.storage_class);
+    if (a->write.idempotency_token.len)
+        call_header(c, S3_META_UPLOAD_ID, a->write.idempotency_token);
+    if (a->write.owner.len)
+        call_header(c, S3_META_OWNER, a->write.owner);
 }
 
 /* "null" is the object of a bucket without versioning. */
@@ -90,7 +90,7 @@ static void simple_end(struct store_call *c, int status)
 
 static void build_put(struct store_call *c)
 {
-    s3_begin(c, "PUT", c->job.args.key, STR_NULL);
+    s3_begin(c, "PUT", c->job.args.write.key, STR_NULL);
     c->sends_body = true;
     add_object_headers(c);
     add_checksum(c, &c->job.args.body.digest);
@@ -118,7 +118,7 @@ const struct call_steps s3_put_steps = {build_put, NULL, NULL, answered_put};
 
 static void build_probe(struct store_call *c, const char *header, const char *value)
 {
-    s3_begin(c, "PUT", c->job.args.key, STR_NULL);
+    s3_begin(c, "PUT", c->job.args.write.key, STR_NULL);
     c->sends_body = true;
     add_object_headers(c);
     add_checksum(c, &c->job.args.body.digest);
@@ -171,12 +171,12 @@ const struct call_steps s3_probe_steps = {build_probe_absent, NULL, NULL, answer
 
 static void build_begin(struct store_call *c)
 {
-    s3_begin(c, "POST", c->job.args.key, STR("uploads="));
+    s3_begin(c, "POST", c->job.args.write.key, STR("uploads="));
     add_object_headers(c);
-    if (hash_combines(c->job.args.digest_kind)) {
+    if (hash_combines(c->job.args.write.digest_kind)) {
         static const char *const names[] = {
             [HASH_CRC32] = "CRC32", [HASH_CRC32C] = "CRC32C", [HASH_CRC64NVME] = "CRC64NVME"};
-        call_header(c, "x-amz-checksum-algorithm", str_of(names[c->job.args.digest_kind]));
+        call_header(c, "x-amz-checksum-algorithm", str_of(names[c->job.args.write.digest_kind]));
         call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
     }
     char payload[65];
@@ -205,8 +205,8 @@ static void begin_with_id(struct store_call *c, const char *method, unsigned num
     if (number)
         sbuf_addf(&q, "partNumber=%u&", number);
     sbuf_adds(&q, "uploadId=");
-    percent_encode(c->job.args.upload_id, &q);
-    s3_begin(c, method, c->job.args.key, sbuf_str(&q));
+    percent_encode(c->job.args.write.upload_id, &q);
+    s3_begin(c, method, c->job.args.write.key, sbuf_str(&q));
 }
 
 static void build_part(struct store_call *c)
@@ -258,15 +258,15 @@ static void build_complete(struct store_call *c)
     uint64_t sum = 0;
     begin_with_id(c, "POST", 0);
     sbuf_adds(&c->sent, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
-    for (size_t i = 0; i < a->part_count; i++) {
-        add_part(&c->sent, &a->parts[i], a->digest_kind);
-        sum += a->parts[i].size_bytes;
+    for (size_t i = 0; i < a->parts.count; i++) {
+        add_part(&c->sent, &a->parts.list[i], a->write.digest_kind);
+        sum += a->parts.list[i].size_bytes;
     }
     sbuf_adds(&c->sent, "</CompleteMultipartUpload>");
     call_header(c, "content-type", STR("application/xml"));
     s3_add_condition(c);
-    if (hash_combines(a->whole.kind)) {
-        add_checksum(c, &a->whole);
+    if (hash_combines(a->parts.whole.kind)) {
+        add_checksum(c, &a->parts.whole);
         call_header(c, "x-amz-checksum-type", STR("FULL_OBJECT"));
         int n = snprintf(size, sizeof size, "%" PRIu64, sum);
         call_header(c, "x-amz-mp-object-size", (struct str){size, (size_t)n});
@@ -290,9 +290,9 @@ static void describe_complete(struct store_call *c, const struct s3_reply *a)
     const struct job_args *args = &c->job.args;
     struct store_object *o = &c->job.reply.object;
     struct err ignored;
-    *o = (struct store_object){.key = args->key, .etag = call_keep(c, a->etag)};
-    for (size_t i = 0; i < args->part_count; i++)
-        o->size_bytes += args->parts[i].size_bytes;
+    *o = (struct store_object){.key = args->write.key, .etag = call_keep(c, a->etag)};
+    for (size_t i = 0; i < args->parts.count; i++)
+        o->size_bytes += args->parts.list[i].size_bytes;
     if (a->checksum.len && !a->checksum_is_composite && str_find(a->checksum, '-') < 0 &&
         digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, &ignored) < 0)
         o->digest.kind = HASH_NONE;
@@ -338,7 +338,7 @@ static void build_delete(struct store_call *c)
         sbuf_adds(&q, "versionId=");
         percent_encode(version, &q);
     }
-    s3_begin(c, "DELETE", c->job.args.key, sbuf_str(&q));
+    s3_begin(c, "DELETE", c->job.args.write.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
@@ -348,7 +348,7 @@ static void build_uploads(struct store_call *c)
 {
     auto_sbuf q = SBUF(8192);
     sbuf_adds(&q, "encoding-type=url&prefix=");
-    percent_encode(c->job.args.key, &q);
+    percent_encode(c->job.args.write.key, &q);
     sbuf_adds(&q, "&uploads=");
     s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
@@ -360,7 +360,7 @@ static const struct store_object *next_upload(struct s3_job *j)
 {
     while (j->swept < j->page.count) {
         const struct store_object *o = &j->page.objects[j->swept++];
-        if (str_eq(o->key, j->call.job.args.key))
+        if (str_eq(o->key, j->call.job.args.write.key))
             return o;
     }
     return NULL;
@@ -412,7 +412,7 @@ static void build_sweep_one(struct store_call *c)
     auto_sbuf q = SBUF(8192);
     sbuf_adds(&q, "uploadId=");
     percent_encode(s3_of(c)->sweeping, &q);
-    s3_begin(c, "DELETE", c->job.args.key, sbuf_str(&q));
+    s3_begin(c, "DELETE", c->job.args.write.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 

@@ -27,7 +27,7 @@ struct tool {
     json *answer;
     struct store_object object; /* of the last answer; strings are the tool's own */
     char etag[2048];
-    struct store_upload upload;
+    struct store_write upload;
     struct store_writable writable;
     struct store_part parts[1000];
     size_t part_count;
@@ -297,17 +297,14 @@ static void open_file(struct tool *t)
 
 static void make_put(struct tool *t)
 {
-    struct store_put p = {.key = sbuf_str(&t->key),
-                          .condition = flag(t, "--if-same")     ? STORE_IF_SAME
-                                       : flag(t, "--if-absent") ? STORE_IF_ABSENT
-                                                                : STORE_IF_ANY,
-                          .match = text_flag(t, "--if-same"),
-                          .idempotency_token = text_flag(t, "--upload-id"),
-                          .content_type = flag(t, "--content-type"),
-                          .body = t->body,
-                          .ctx = t,
-                          .on_done = done};
-    store_put(t->store, &t->worker, &p);
+    struct store_write u = {.key = sbuf_str(&t->key),
+                            .condition = flag(t, "--if-same")     ? STORE_IF_SAME
+                                         : flag(t, "--if-absent") ? STORE_IF_ABSENT
+                                                                  : STORE_IF_ANY,
+                            .match = text_flag(t, "--if-same"),
+                            .idempotency_token = text_flag(t, "--upload-id"),
+                            .content_type = text_flag(t, "--content-type")};
+    store_put(t->store, &t->worker, &u, &t->body, NULL, done, t);
 }
 
 static void verb_put(struct tool *t)
@@ -336,7 +333,8 @@ static void make_part(struct tool *t)
 
 static void make_complete(struct tool *t)
 {
-    store_upload_complete(t->store, &t->worker, &t->upload, t->parts, t->part_count, &t->whole, done, t);
+    store_upload_complete(t->store, &t->worker, &t->upload, &(struct store_parts){t->parts, t->part_count, t->whole},
+                          done, t);
 }
 
 static void make_abort(struct tool *t)
@@ -378,11 +376,11 @@ static void verb_upload(struct tool *t)
         t->digest_kind = store_caps(t->store)->upload_digest;
     t->whole = digest_of_range(t, 0, (uint64_t)st.st_size);
     t->body = (struct store_body){.ctx = t, .read = body_read};
-    t->upload = (struct store_upload){.key = sbuf_str(&t->key),
-                                      .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,
-                                      .idempotency_token = text_flag(t, "--upload-id"),
-                                      .digest_kind = t->digest_kind,
-                                      .part_bytes = part_bytes};
+    t->upload = (struct store_write){.key = sbuf_str(&t->key),
+                                     .condition = flag(t, "--if-absent") ? STORE_IF_ABSENT : STORE_IF_ANY,
+                                     .idempotency_token = text_flag(t, "--upload-id"),
+                                     .digest_kind = t->digest_kind,
+                                     .part_bytes = part_bytes};
     if (run(t, make_begin) < 0)
         return;
     snprintf(id, sizeof id, "%s", t->etag);

@@ -61,8 +61,8 @@ static int put(struct fake *f, struct store_job *j, struct err *err)
 {
     const struct job_args *a = &j->args;
     bool exists;
-    size_t at = find(f, a->key, &exists);
-    if (exists && a->condition == STORE_IF_ABSENT)
+    size_t at = find(f, a->write.key, &exists);
+    if (exists && a->write.condition == STORE_IF_ABSENT)
         return err_set(err, ERR_EXISTS, "the key exists");
     if (!exists && f->count == OBJECTS_MAX)
         return err_set(err, ERR_NO_SPACE, "the store is full");
@@ -77,7 +77,7 @@ static int put(struct fake *f, struct store_job *j, struct err *err)
     }
     if (!exists) {
         memmove(&f->objects[at + 1], &f->objects[at], (f->count - at) * sizeof *f->objects);
-        f->objects[at] = (struct fake_object){.key = str_dup(a->key)};
+        f->objects[at] = (struct fake_object){.key = str_dup(a->write.key)};
         f->count++;
     }
     free(f->objects[at].data);
@@ -90,7 +90,7 @@ static int put(struct fake *f, struct store_job *j, struct err *err)
 static int get(struct fake *f, struct store_job *j, struct err *err)
 {
     bool exists;
-    size_t at = find(f, j->args.key, &exists);
+    size_t at = find(f, j->args.write.key, &exists);
     if (!exists)
         return err_set(err, ERR_NOT_FOUND, "the key does not exist");
     const struct fake_object *o = &f->objects[at];
@@ -129,7 +129,7 @@ static int list(struct fake *f, struct fake_job *fj)
 static int delete (struct fake *f, struct store_job *j)
 {
     bool exists;
-    size_t at = find(f, j->args.key, &exists);
+    size_t at = find(f, j->args.write.key, &exists);
     if (!exists)
         return 0;
     free(f->objects[at].key);

@@ -21,12 +21,9 @@ struct write {
 static void make_put(struct here_call *c)
 {
     const struct write *w = c->arg;
-    store_put(c->here->store, &c->here->worker,
-              &(struct store_put){.key = w->key,
-                                  .condition = w->condition,
-                                  .body = {.len = w->text.len, .ctx = (void *)(uintptr_t)&w->text, .read = read_text},
-                                  .ctx = c,
-                                  .on_done = call_done});
+    store_put(c->here->store, &c->here->worker, &(struct store_write){.key = w->key, .condition = w->condition},
+              &(struct store_body){.len = w->text.len, .ctx = (void *)(uintptr_t)&w->text, .read = read_text}, NULL,
+              call_done, c);
 }
 
 static int on_data(void *ctx, const char *bytes, size_t len)

@@ -80,7 +80,8 @@ static void make_head(struct here_call *c)
 }
 
 struct put_arg {
-    struct store_put put;
+    struct store_write put;
+    struct store_body body;
     struct str content;
 };
 
@@ -95,13 +96,11 @@ static ssize_t body_read(void *ctx, char *buf, size_t room, uint64_t offset)
 static void make_put(struct here_call *c)
 {
     struct put_arg *a = (struct put_arg *)(uintptr_t)c->arg;
-    a->put.body.len = a->content.len;
-    a->put.body.ctx = &a->content;
-    if (!a->put.body.read)
-        a->put.body.read = body_read;
-    a->put.ctx = c;
-    a->put.on_done = call_done;
-    store_put(c->here->store, &c->here->worker, &a->put);
+    a->body.len = a->content.len;
+    a->body.ctx = &a->content;
+    if (!a->body.read)
+        a->body.read = body_read;
+    store_put(c->here->store, &c->here->worker, &a->put, &a->body, NULL, call_done, c);
 }
 
 static int put(struct here *h, struct put_arg a, struct here_call *c)
@@ -389,10 +388,10 @@ static void a_put_that_fails_leaves_nothing(void **state)
     struct here *h = *state;
     struct here_call c;
     static char large[2 << 20];
-    struct put_arg a = {.put = {.key = STR("k"), .body.read = give_up}, .content = {large, sizeof large}};
+    struct put_arg a = {.put.key = STR("k"), .body.read = give_up, .content = {large, sizeof large}};
     assert_int_equal(put(h, a, &c), -ERR_CANCELLED);
-    a.put.body.read = NULL;
-    a.put.body.digest.kind = HASH_CRC32C; /* and bytes 0: not theirs */
+    a.body.read = NULL;
+    a.body.digest.kind = HASH_CRC32C; /* and bytes 0: not theirs */
     a.content = STR("abc");
     assert_int_equal(put(h, a, &c), -ERR_CORRUPT);
     assert_int_equal(c.err.id, 1423);
@@ -417,7 +416,7 @@ static void keys_that_cannot_be_paths_are_refused_by_name(void **state)
 /* ---- uploads ----------------------------------------------------------------------------------------------------- */
 
 struct upload_arg {
-    struct store_upload upload;
+    struct store_write upload;
     unsigned number;
     struct str content;
     struct store_body body;
@@ -442,7 +441,8 @@ static void make_part(struct here_call *c)
 static void make_complete(struct here_call *c)
 {
     struct upload_arg *a = (struct upload_arg *)(uintptr_t)c->arg;
-    store_upload_complete(c->here->store, &c->here->worker, &a->upload, a->parts, a->count, &a->whole, call_done, c);
+    store_upload_complete(c->here->store, &c->here->worker, &a->upload,
+                          &(struct store_parts){a->parts, a->count, a->whole}, call_done, c);
 }
 
 static void make_abort(struct here_call *c)
