@@ -97,9 +97,53 @@ static void end(struct export_run *r)
     pthread_mutex_unlock(&r->lock); /* from here on the owner may free r */
 }
 
+/* ---- stopping ---------------------------------------------------------------------------------------------------- */
+
+static void order_back(struct mail *m)
+{
+    struct export_run *r = container_of(m, struct stop_order, mail)->run;
+    r->stop.orders_left--;
+    run_again(r);
+}
+
+static void order_there(struct mail *m)
+{
+    struct stop_order *order = container_of(m, struct stop_order, mail);
+    struct export_run *r = order->run;
+    for (size_t i = 0; i < r->transfers.count; i++)
+        if (r->transfers.all[i].worker == order->worker)
+            transfer_stop(&r->transfers.all[i]);
+    order->mail.deliver = order_back;
+    loop_post(r->home, &order->mail);
+}
+
+static void stop_asked(struct mail *m)
+{
+    struct export_run *r = container_of(m, struct export_run, stop.mail);
+    r->stop.orders_left = r->o.worker_count;
+    r->stop.sent = true;
+    for (size_t i = 0; i < r->o.worker_count; i++) {
+        struct stop_order *order = &r->stop.orders[i];
+        *order = (struct stop_order){.run = r, .worker = &r->o.workers[i], .mail = {.deliver = order_there}};
+        loop_post(order->worker->loop, &order->mail);
+    }
+}
+
+void run_stop(struct export_run *r)
+{
+    if (atomic_exchange(&r->stop.requested, true))
+        return;
+    r->stop.mail.deliver = stop_asked;
+    loop_post(r->home, &r->stop.mail);
+}
+
+/* ---- the pump --------------------------------------------------------------------------------------------------- */
+
 void run_pump(struct deferred *t)
 {
     struct export_run *r = container_of(t, struct export_run, pump);
+    if (r->stop.is_refused)
+        run_stop(r);
     if (atomic_load(&r->stop.requested)) {
         leave_idle(r);
     } else {

@@ -39,46 +39,6 @@ static void lease_wanted(struct watch *w, uint32_t events)
         (void)file_lease_yield(&u->lease);
 }
 
-/* ---- stopping ---------------------------------------------------------------------------------------------------- */
-
-static void order_back(struct mail *m)
-{
-    struct export_run *r = container_of(m, struct stop_order, mail)->run;
-    r->stop.orders_left--;
-    run_again(r);
-}
-
-static void order_there(struct mail *m)
-{
-    struct stop_order *order = container_of(m, struct stop_order, mail);
-    struct export_run *r = order->run;
-    for (size_t i = 0; i < r->transfers.count; i++)
-        if (r->transfers.all[i].worker == order->worker)
-            transfer_stop(&r->transfers.all[i]);
-    order->mail.deliver = order_back;
-    loop_post(r->home, &order->mail);
-}
-
-static void stop_asked(struct mail *m)
-{
-    struct export_run *r = container_of(m, struct export_run, stop.mail);
-    r->stop.orders_left = r->o.worker_count;
-    r->stop.sent = true;
-    for (size_t i = 0; i < r->o.worker_count; i++) {
-        struct stop_order *order = &r->stop.orders[i];
-        *order = (struct stop_order){.run = r, .worker = &r->o.workers[i], .mail = {.deliver = order_there}};
-        loop_post(order->worker->loop, &order->mail);
-    }
-}
-
-void run_stop(struct export_run *r)
-{
-    if (atomic_exchange(&r->stop.requested, true))
-        return;
-    r->stop.mail.deliver = stop_asked;
-    loop_post(r->home, &r->stop.mail);
-}
-
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static bool ask_stopped(void *ctx)

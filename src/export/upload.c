@@ -288,8 +288,7 @@ static void note_refusal(const struct upload *u, struct err *err)
         return;
     if (is_likely)
         err_wrap(err, "gave up after %d failed files; the last one", REFUSALS_MAX);
-    r->stop.is_refused = true;
-    run_stop(r);
+    r->stop.is_refused = true; /* the pump stops the run */
 }
 
 void run_file_failed(struct upload *own_u, const struct err *err)
