@@ -52,11 +52,8 @@ must_check int serve_csi(struct csi_service *csi,
                          void *answered_ctx, struct rpc_server **ret, struct err *err);
 #define SERVE_GRACE_NS (10 * NS_PER_SECOND) /* grace for running calls when the program stops */
 
-/* For /healthz: calls Identity.Probe on the CSI socket, as the kubelet does. */
-bool socket_answers(struct sbuf *why);
-
-/* Serves --metrics; without it *ret is untouched. `o` adds to /metrics; /healthz is socket_answers unless `o` has an
- * is_healthy. */
+/* Serves --metrics; without it *ret is untouched. `o` adds to /metrics. /healthz calls Identity.Probe on the CSI
+ * socket; is_healthy of `o` adds to it. */
 must_check int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err);
 
 /* "/run/cistern/csi.sock" of --endpoint. */

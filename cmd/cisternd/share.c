@@ -204,7 +204,8 @@ int serve_csi(struct csi_service *csi,
     return rpc_server_start(&o, ret, err);
 }
 
-bool socket_answers(struct sbuf *why)
+/* Calls Identity.Probe on the CSI socket, as the kubelet does. */
+static bool socket_answers(struct sbuf *why)
 {
     Csi__V1__ProbeRequest request = CSI__V1__PROBE_REQUEST__INIT;
     ProtobufCMessage *reply;
@@ -222,17 +223,18 @@ bool socket_answers(struct sbuf *why)
     return false;
 }
 
+static bool (*role_is_healthy)(void *ctx, struct sbuf *why); /* set before the server that calls it starts */
+
 static bool is_alive(void *ctx, struct sbuf *why)
 {
-    (void)ctx;
-    return socket_answers(why);
+    return socket_answers(why) && (!role_is_healthy || role_is_healthy(ctx, why));
 }
 
 int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err)
 {
     o.listen = flags.metrics;
-    if (!o.is_healthy)
-        o.is_healthy = is_alive;
+    role_is_healthy = o.is_healthy;
+    o.is_healthy = is_alive;
     int r = flags.metrics ? http_server_start(&o, ret, err) : 0;
     if (r == 0 && flags.metrics)
         log_event(LOG_INFO, "metrics are served", "port", log_u64(http_server_port(*ret)), NULL);

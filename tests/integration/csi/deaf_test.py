@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from integration.node.agent import Node
 from paths import BUILD
 
 from .driver import Driver, csi, csi_grpc, wait_for
@@ -19,8 +20,8 @@ from .driver import Driver, csi, csi_grpc, wait_for
 def start(folder):
     drivers = []
 
-    def start(**env):
-        drivers.append(Driver(folder, flags=["--metrics=127.0.0.1:0", "--log-format=json"], env=env).start())
+    def start(role=Driver, **env):
+        drivers.append(role(folder, flags=["--metrics=127.0.0.1:0"], env=env).start())
         return drivers[-1]
     yield start
     for d in drivers:
@@ -29,7 +30,7 @@ def start(folder):
 
 def health(driver):
     """(status, body) of /healthz."""
-    port = re.search(r'"metrics are served","port":"(\d+)"', driver.log_text()).group(1)
+    port = re.search(r'event="metrics are served" port=(\d+)', driver.log_text()).group(1)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=20) as reply:
             return reply.status, reply.read().decode()
@@ -82,8 +83,9 @@ def test_driver_survives_one_failed_accept(start, errno):
     assert health(driver)[0] == 200
 
 
-def test_driver_whose_listener_is_dead_is_not_alive(start):
-    driver = start(LD_PRELOAD=str(BUILD / "tests/libfail_call.so"), CISTERN_FAIL_NAME="accept4", CISTERN_FAIL_STAYS="1",
+@pytest.mark.parametrize("role", [Driver, Node], ids=["standalone", "node"])
+def test_driver_whose_listener_is_dead_is_not_alive(start, role):
+    driver = start(role, LD_PRELOAD=str(BUILD / "tests/libfail_call.so"), CISTERN_FAIL_NAME="accept4", CISTERN_FAIL_STAYS="1",
                    CISTERN_FAIL_PROGRAM="cisternd", CISTERN_FAIL_NOT="libmicrohttpd", CISTERN_FAIL_AT="4",
                    CISTERN_FAIL_ERRNO="9")
     wait_for(lambda: not answers(driver), 20)
