@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "informer_private.h"
 #include "util/clock.h"
+#include "util/metric.h"
 #include <assert.h>
 
 enum {
@@ -16,6 +17,8 @@ enum {
 #define SILENCE_NS (75 * NS_PER_SECOND)
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
 #define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
+/* A list with too many objects costs the server most, and only a person can change it. */
+#define LIMIT_BACKOFF_CAP_NS (60 * NS_PER_SECOND)
 #define PAUSE_NS (100 * NS_PER_MS)
 /* A shorter watch without an event counts as a failure: a server may end each watch at once. */
 #define LASTED_NS (5 * NS_PER_SECOND)
@@ -45,7 +48,8 @@ static void remember_version(struct kube_informer *i, const json *object)
 static void fail(struct kube_informer *i, const struct err *err)
 {
     uint64_t now = loop_now_ns(i->kube->loop);
-    uint64_t wait = clock_backoff_ns(++i->failures, BACKOFF_BASE_NS, BACKOFF_CAP_NS) + PAUSE_NS;
+    uint64_t cap = i->list_failed && err->code == ERR_NO_SPACE ? LIMIT_BACKOFF_CAP_NS : BACKOFF_CAP_NS;
+    uint64_t wait = clock_backoff_ns(++i->failures, BACKOFF_BASE_NS, cap) + PAUSE_NS;
     pause_for(i, wait);
     if (err->code == i->told_code && now - i->told_ns < TOLD_AGAIN_NS)
         return;
@@ -68,8 +72,7 @@ static void on_page(void *ctx, json **own_items)
 {
     struct kube_informer *i = ctx;
     if (!own_items) { /* a new start: earlier pages are void */
-        i->generation++;
-        i->list_failed = false;
+        copy_begin_list(i);
         return;
     }
     for (size_t n = 0; n < json_count(*own_items) && !i->list_failed; n++)
@@ -87,6 +90,7 @@ static void on_listed(void *ctx, struct kube_reply *r)
         return;
     }
     copy_sweep(i);
+    metric_set(i->over_limit, 0);
     remember_version(i, r->object);
     i->told_code = 0; /* but not `failures`: a list without a watch is not enough */
     if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
@@ -96,8 +100,7 @@ static void on_listed(void *ctx, struct kube_reply *r)
 
 static void list(struct kube_informer *i)
 {
-    i->generation++;
-    i->list_failed = false;
+    copy_begin_list(i);
     i->job = kube_submit(i->kube, &(struct kube_request){.verb = KUBE_LIST,
                                                          .resource = i->options.resource,
                                                          .ns = str_of(i->ns),
@@ -235,6 +238,11 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     i->field_selector = copied(o->field_selector);
     i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
     i->options.silence_ns = o->silence_ns ? o->silence_ns : SILENCE_NS;
+    i->over_limit = metric_series(
+        metric_new(METRIC_GAUGE, "cistern_objects_over_limit",
+                   "1 while the API server has more objects of a kind than Cistern reads: it decides nothing.",
+                   "resource", NULL),
+        o->resource->plural);
     i->again.fire = pause_ended;
     i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)

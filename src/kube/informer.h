@@ -30,7 +30,7 @@ struct kube_informer_options {
     bool keep_managed_fields; /* transform removes metadata.managedFields where they are not needed */
     uint64_t resync_ns;       /* interval of on_updated for every object, spread over the interval; 0: never */
     uint64_t silence_ns;      /* a watch without a byte for this time is started again; 0: 75 s */
-    size_t objects_max;       /* 0: 200,000. With more, on_error gets ERR_NO_SPACE and no list completes */
+    size_t objects_max;       /* 0: 200,000. With more, on_error gets ERR_NO_SPACE, and the copy is not complete */
     unsigned page_size;       /* 0: 500 */
 
     void *ctx;
@@ -38,7 +38,8 @@ struct kube_informer_options {
     void (*on_added)(void *ctx, struct str key, const json *object);
     void (*on_updated)(void *ctx, struct str key, const json *object);
     void (*on_deleted)(void *ctx, struct str key, const json *last_known);
-    void (*on_synced)(void *ctx); /* once: the first list is in the copy, after its callbacks */
+    /* The first list is in the copy, after its callbacks. Again after a time over the limit. */
+    void (*on_synced)(void *ctx);
     /* A list or watch failed; it is tried again after `wait_ns`. Called once a minute at most for one cause. */
     void (*on_error)(void *ctx, const struct err *err, uint64_t wait_ns);
 };
@@ -50,6 +51,8 @@ DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)
 
 /* ---- any thread -------------------------------------------------------------------------------------------------- */
 
+/* Whether an object that is not in the copy does not exist, but for the delay of the watch. False before the first
+ * list, and while there are more objects than objects_max. */
 bool kube_informer_has_synced(const struct kube_informer *i);
 size_t kube_informer_count(const struct kube_informer *i);
 

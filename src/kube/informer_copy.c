@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "informer_private.h"
 #include "util/clock.h"
+#include "util/metric.h"
 #include "util/thread.h"
 
 enum { OBJECTS_DEFAULT = 200000 };
@@ -16,6 +17,32 @@ static void wake(struct kube_informer *i, struct str key)
         }
 }
 
+void copy_begin_list(struct kube_informer *i)
+{
+    i->generation++;
+    i->current = 0;
+    i->list_failed = false;
+}
+
+static void mark(struct kube_informer *i, struct informer_object *x)
+{
+    i->current += x->generation != i->generation;
+    x->generation = i->generation; /* the loop's own field */
+}
+
+/* Objects that the running list has not shown yet do not count, since they may be deleted. Lists that fail in turn
+ * could leave any number of them, so all together are limited, too. */
+static int check_limit(struct kube_informer *i, const struct informer_object *x, struct err *err)
+{
+    size_t most = i->options.objects_max ? i->options.objects_max : OBJECTS_DEFAULT;
+    if ((x && x->generation == i->generation) || (i->current < most && (x || i->objects.by_key.count < 2 * most)))
+        return 0;
+    metric_set(i->over_limit, 1);
+    atomic_store(&i->synced, false);
+    return err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "the API server has more than %zu %s", most,
+                    i->options.resource->plural);
+}
+
 int copy_put(struct kube_informer *i, json *tree, struct err *err)
 {
     char buf[KUBE_KEY_MAX];
@@ -24,21 +51,20 @@ int copy_put(struct kube_informer *i, json *tree, struct err *err)
     if (r < 0)
         return r;
     struct informer_object *x = informer_objects_find(&i->objects, key);
+    r = check_limit(i, x, err);
+    if (r < 0)
+        return r;
     if (x && str_eq(str_of(x->version), json_member_str(json_at(tree, "metadata"), "resourceVersion"))) {
-        x->generation = i->generation; /* the loop's own field */
+        mark(i, x);
         return 0;
     }
-    size_t most = i->options.objects_max ? i->options.objects_max : OBJECTS_DEFAULT;
-    if (!x && i->objects.by_key.count >= most)
-        return err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "more than %zu %s: some are ignored", most,
-                        i->options.resource->plural);
     if (!i->options.keep_managed_fields)
         json_remove(tree, "metadata.managedFields");
     if (i->options.transform)
         i->options.transform(i->options.ctx, tree);
     pthread_mutex_lock(&i->lock);
     bool is_new = informer_objects_put(&i->objects, key, tree, &x);
-    x->generation = i->generation;
+    mark(i, x);
     wake(i, key);
     pthread_mutex_unlock(&i->lock);
     void (*report)(void *, struct str, const json *) = is_new ? i->options.on_added : i->options.on_updated;
@@ -49,6 +75,7 @@ int copy_put(struct kube_informer *i, json *tree, struct err *err)
 
 static void drop(struct kube_informer *i, struct informer_object *x, struct str key, const json *last_known)
 {
+    i->current -= x->generation == i->generation;
     pthread_mutex_lock(&i->lock);
     informer_objects_remove(&i->objects, x);
     wake(i, key);

@@ -28,15 +28,17 @@ struct kube_informer {
     struct line_splitter lines; /* of the watch */
     char *version;              /* owned: version of the last object; NULL: a list is needed */
     uint64_t generation;        /* number of the running list, or the last one */
+    size_t current;             /* objects of this generation; the others are removed at the end of the list */
     unsigned page_size;
     unsigned failures; /* in a row */
     unsigned useless;  /* successive watches that failed before any valid data */
     uint64_t watch_began_ns;
     bool list_failed; /* an item could not be stored, see err */
     struct err err;
-    enum err_code told_code; /* the last reported error, and when */
+    struct metric_series *over_limit; /* 1: more objects than objects_max */
+    enum err_code told_code;          /* the last reported error, and when */
     uint64_t told_ns;
-    atomic_bool synced;
+    atomic_bool synced; /* the copy has all objects */
 
     pthread_mutex_t lock; /* guards the fields below; the loop alone writes, and reads without it */
     struct informer_objects objects;
@@ -44,6 +46,7 @@ struct kube_informer {
 };
 
 /* informer_copy.c: the loop */
+void copy_begin_list(struct kube_informer *i);
 must_check int copy_put(struct kube_informer *i, json *tree, struct err *err); /* removes unused fields */
 must_check int copy_remove(struct kube_informer *i, const json *object, struct err *err);
 void copy_sweep(struct kube_informer *i); /* removes objects that the last list does not have */

@@ -275,6 +275,51 @@ def test_more_objects_than_the_ceiling_are_an_error_and_not_memory(tool, maps):
     assert not tool.ask("lookup").synced
 
 
+def over_limit(tool):
+    """Waits for the error, and returns whether the copy claims to be complete."""
+    while (told := tool.hear()).informer != "trouble":
+        pass
+    assert told.code == "NO_SPACE" and "more than 3 configmaps" in told.text
+    return tool.ask("lookup").synced
+
+
+def test_copy_that_grew_over_its_limit_is_not_complete_until_it_is_below(tool, maps):
+    for i in range(3):
+        maps.create(f"m-{i}")
+    begin(tool, maps, most=3)
+    assert tool.ask("lookup").synced
+    maps.create("a-first-in-the-list")
+    assert not over_limit(tool)
+    time.sleep(2)
+    assert not tool.ask("lookup").synced, "a list with an object too many counts as complete"
+    maps.delete("m-1")
+    seen = []
+    while not seen or seen[-1][0] != "synced":
+        seen.append(hear(tool))
+    assert {s[:2] for s in seen[:-1]} == {("deleted", "m-1"), ("added", "a-first-in-the-list")}
+    found = tool.ask("lookup")
+    assert found.synced and found.count == 3
+
+
+def test_objects_that_are_deleted_since_the_last_list_do_not_count_against_the_limit(proxy, through, maps):
+    for i in range(3):
+        maps.create(f"old-{i}")
+    begin(through, maps, most=3)
+    gone = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}'
+    proxy.fault("GET", "watch=1", answer(410, gone), times=None)
+    proxy.fault("GET", "limit=", answer(503, b"{}"), times=None)
+    proxy.break_connections()
+    for i in range(3):
+        maps.create(f"new-{i}")
+        maps.delete(f"old-{i}")
+    proxy.no_faults()
+    troubles = []
+    seen = {hear(through, troubles=troubles)[:2] for _ in range(6)}
+    assert seen == {("added", f"new-{i}") for i in range(3)} | {("deleted", f"old-{i}") for i in range(3)}
+    assert "NO_SPACE" not in troubles
+    assert through.ask("lookup").count == 3
+
+
 def test_a_server_that_ends_every_watch_is_not_asked_without_pause(proxy, through, maps):
     proxy.fault("GET", "watch=1", answer(200, b""), times=None)
     begin(through, maps)
