@@ -186,10 +186,16 @@ static int deny_api_server(void *ctx, struct str key, const json *slice)
     return 0;
 }
 
+static bool knows_addresses(void *ctx)
+{
+    const struct controller_role *c = ctx;
+    return kube_informer_has_synced(c->nodes) && kube_informer_has_synced(c->api_servers);
+}
+
 static bool guard_lines(void *ctx, struct sbuf *ret)
 {
     struct controller_role *c = ctx;
-    if (!kube_informer_has_synced(c->nodes))
+    if (!knows_addresses(c))
         return false;
     sbuf_add(ret, sbuf_str(&c->guard));
     (void)kube_informer_each(c->nodes, -1, STR_NULL, deny_node, ret);
@@ -342,6 +348,7 @@ static int open_populate(struct controller_role *c, struct err *err)
         .drain_failing_ns = flags.controller.drain_failing_ns,
         .drain_volumes_max = flags.controller.drain_volumes_max,
         .ctx = c,
+        .may_probe = knows_addresses,
         .probe = c->broker ? probe : NULL};
     o.job.ns = flags.controller.ns;
     o.job.broker_url = c->broker_url;

@@ -76,7 +76,7 @@ static int write_guard(const struct broker *b, struct sbuf *ret, struct err *err
 {
     sbuf_init(ret, GUARD_TEXT_MAX);
     if (b->options.guard_lines && !b->options.guard_lines(b->options.ctx, ret))
-        return err_set(err, ERR_AGAIN, "the addresses of the nodes are not known yet");
+        return err_set(err, ERR_AGAIN, "the addresses of the nodes and of the API server are not known yet");
     return ret->overflow ? err_set(err, ERR_NO_SPACE, "the nodes have too many addresses") : 0;
 }
 

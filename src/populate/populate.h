@@ -36,6 +36,7 @@ struct populate_options {
     void *ctx;
     /* Probes the store of a source, as broker_probe(). NULL: a source's status comes from its volumes only. */
     int (*probe)(void *ctx, const struct api_source *s, struct api_probe *ret, struct err *err);
+    bool (*may_probe)(void *ctx); /* false: the addresses that a probe must not reach are not known yet */
 };
 
 /* The indexes on CisternVolumes: by the uid of the target claim, and by "<namespace>/<name>" of the source. */

@@ -179,7 +179,7 @@ static int probe(struct populate *p, struct str source, uint64_t *again_ns, stru
     *again_ns = wait_ns(p, source, s->meta.generation, clock_now_ns());
     if (*again_ns)
         return 0;
-    if (!take_thread(p, s->meta.namespace)) {
+    if (!p->o.may_probe(p->o.ctx) || !take_thread(p, s->meta.namespace)) {
         *again_ns = BUSY_NS;
         return 0;
     }

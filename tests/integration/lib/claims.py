@@ -13,6 +13,7 @@ import time
 import urllib.request
 
 from paths import BUILD, TOP
+from servers.api_proxy import ApiProxy
 from servers.kubernetes import BIN, DIE_WITH_PARENT, ApiError, Kubernetes
 from servers.process import free_port
 
@@ -363,10 +364,20 @@ class World:
         wait_for(lambda: not any(left().values()) or None, seconds, f"nothing left but {left()}")
 
 
+class ProxiedWorld(World):
+    """Only the controller uses the proxy: other programs do not belong to Cistern."""
+
+    proxy = None
+
+    def way_to_the_server(self):
+        self.proxy = self.proxy or ApiProxy(self.cluster)
+        return self.proxy.kubeconfig
+
+
 @contextlib.contextmanager
-def running_world(**options):
+def running_world(kind=World, **options):
     """A World that is started, and stopped also if its start fails."""
-    world = World(**options)
+    world = kind(**options)
     try:
         yield world.start()
     finally:

@@ -7,9 +7,9 @@ import os
 import random
 
 import pytest
-from servers.api_proxy import ApiProxy, answer, cut, late, lost, raw, silence, status
+from servers.api_proxy import answer, cut, late, lost, raw, silence, status
 
-from integration.lib.claims import World, wait_for
+from integration.lib.claims import ProxiedWorld, running_world, wait_for
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
@@ -23,23 +23,10 @@ FAULTS = {"a closed door": raw(b""), "a reset in the middle": cut(50, reset=True
 REQUESTS = 75  # of the four claims of a round, at least
 
 
-class FaultyWorld(World):
-    """Only the controller uses the proxy: other programs do not belong to Cistern."""
-
-    proxy = None
-
-    def way_to_the_server(self):
-        self.proxy = self.proxy or ApiProxy(self.cluster)
-        return self.proxy.kubeconfig
-
-
 @pytest.fixture(scope="module")
 def world():
-    w = FaultyWorld()
-    try:
-        yield w.start()
-    finally:
-        w.stop()
+    with running_world(ProxiedWorld) as w:
+        yield w
 
 
 def live(world, ns):

@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from integration.lib.claims import API, running_world, wait_for
+from integration.lib.claims import API, ProxiedWorld, running_world, wait_for
 from servers import versitygw
 from servers.answering import Answering
+from servers.api_proxy import answer
 from servers.bucket import BucketServer
 from servers.kubernetes import ApiError
 from servers.tls import Authority
@@ -19,7 +20,7 @@ from servers.tls import Authority
 
 @pytest.fixture(scope="module")
 def world():
-    with running_world(nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"]) as w:
+    with running_world(ProxiedWorld, nodes=1, flags=["--broker-listen=127.0.0.1:0", "--allow-address=127.0.0.1/32"]) as w:
         yield w
 
 
@@ -220,6 +221,21 @@ def test_the_nodes_and_the_api_server_are_closed(world, ns):
         world.cluster.delete(f"/api/v1/nodes/machine-{ns}")
 
 
+def test_no_store_is_probed_before_the_addresses_of_the_api_server_are_known(world, ns):
+    """A probe in that time could reach the API server. A refused one would be repeated after a minute."""
+    world.proxy.fault("GET", "endpointslices", answer(503, b"{}"), times=None)
+    world.kill("controller0")
+    world.forget_leader()
+    world.start_controller()
+    with BucketServer() as server:
+        anonymous(world, ns, server.url)
+        wait_for(lambda: f"controller-0-{world.starts}" in world.log(), 30, "the new leader")
+        time.sleep(4)
+        assert server.stats()["requests"] == 0 and "lastError" not in status(world, ns)
+        world.proxy.no_faults()
+        wait_for_phase(world, ns, "Ready", seconds=20)
+
+
 def test_an_internal_page_is_not_shown_in_a_status(world, ns):
     page = b"<Error><Code>Secret page of an internal service</Code><Message>the-database-password</Message></Error>"
     with Answering(lambda r: (403, {}, page)) as server:
@@ -253,6 +269,7 @@ def test_tarpits_of_a_few_namespaces_hold_up_no_other(world, ns, namespaces):
             for name in hostile:
                 anonymous(world, name, f"http://127.0.0.1:{port}", f"data-{number}")
         wait_for(lambda: len(taken) >= 2 * namespaces, 20, "the tarpits are asked")
+        time.sleep(3)  # until each of them could have a thread: their first probes are 100 ms apart
         began = time.monotonic()
         anonymous(world, other, server.url)
         wait_for_phase(world, other, "Ready", seconds=10)
