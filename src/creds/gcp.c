@@ -23,6 +23,7 @@
 #define TOKEN_URI "https://oauth2.googleapis.com/token"
 #define STS_URI "https://sts.googleapis.com/v1/token"
 
+#define METADATA_HOST "metadata.google.internal"
 #define ELSEWHERE_NS (2 * NS_PER_SECOND) /* for the metadata server, on a machine outside Google's cloud */
 
 enum { FILE_MAX = 1 << 20, FORM_MAX = 64 << 10, ASSERTION_SECONDS = 3600 };
@@ -261,12 +262,12 @@ static void metadata_came(void *ctx, int status, struct str body, const struct e
 static void fetch_metadata(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
-    const struct web_header headers[] = {{"metadata-flavor", STR("Google")}};
+    const struct web_header headers[] = {{"metadata-flavor", STR("Google")}, {"host", STR(METADATA_HOST)}};
     s->creds = c;
     exchange_start(w, &(struct exchange_request){.method = "GET",
                                                  .url = s->url,
                                                  .headers = headers,
-                                                 .header_count = 1,
+                                                 .header_count = s->is_expected ? 1 : 2,
                                                  .timeout_ns = s->is_expected || is_google_machine() ? 0 : ELSEWHERE_NS,
                                                  .retry_after_ns = &c->retry_after_ns,
                                                  .ctx = s,
@@ -381,6 +382,8 @@ static bool well_known_file(char *path, size_t size)
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR); /* an unreadable one is not skipped */
 }
 
+/* With the dot at its end, no search domain completes the name. A cluster's domain could: a user with a namespace
+ * "internal" would be the metadata server, and nothing else authenticates it. The request has the name without it. */
 static struct creds *open_metadata(void)
 {
     const char *host = env_get("GCE_METADATA_HOST");
@@ -389,7 +392,7 @@ static struct creds *open_metadata(void)
     struct err ignored;
     s->is_expected = host != NULL;
     sbuf_addf(&b, "http://%s/computeMetadata/v1/instance/service-accounts/default/token",
-              host ? host : "metadata.google.internal");
+              host ? host : METADATA_HOST ".");
     if (sbuf_take(&b, &s->url, &ignored) < 0)
         s->url = str_dup(STR(""));
     return make("the machine's metadata server", "metadata", s, fetch_metadata);

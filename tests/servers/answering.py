@@ -11,7 +11,7 @@ class Answering:
 
     A request has its method, path, headers (names in lower case) and body. Requests are answered side by side."""
 
-    def __init__(self, answer, host="127.0.0.1"):
+    def __init__(self, answer, host="127.0.0.1", port=0):
         self.seen = []
         outer = self
 
@@ -38,7 +38,7 @@ class Answering:
             def log_message(self, *_):
                 pass
 
-        self.http = http.server.ThreadingHTTPServer((host, 0), Handler)
+        self.http = http.server.ThreadingHTTPServer((host, port), Handler)
         self.port = self.http.server_address[1]
         self.url = f"http://{host}:{self.port}"
         threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True).start()

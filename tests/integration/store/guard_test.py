@@ -112,10 +112,14 @@ def test_a_store_that_redirects_to_a_closed_address_is_not_followed(guard):
 
 # ---- names
 
+def replaced(file, mount):
+    """The beginning of a command that sees `file` in place of `mount`."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', file, mount]
+
+
 def ls_named(endpoint, file, mount):
     """With a file of its own in place of `mount`."""
-    inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', file, mount]
-    return ls("s3://bucket/", endpoint, "--path-style", before=inside, CISTERN_GUARD_FILE=str(file.with_name("guard")))
+    return ls("s3://bucket/", endpoint, "--path-style", before=replaced(file, mount), CISTERN_GUARD_FILE=str(file.with_name("guard")))
 
 
 def test_name_with_an_open_and_a_closed_address_reaches_the_open_one_only(guard, tmp_path):
@@ -131,10 +135,13 @@ def test_name_with_an_open_and_a_closed_address_reaches_the_open_one_only(guard,
 class NameServer:
     """Answers each question for an address with the next of `addresses`, to be kept for no time."""
 
+    numbers = itertools.count(9)  # a closed socket keeps its address while the thread reads from it
+
     def __init__(self, *addresses):
         self.addresses = itertools.cycle(addresses)
+        self.asked = []
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.address = f"127.9.{os.getpid() % 250}.{os.getpid() // 250 % 250 + 1}"
+        self.address = f"127.{next(self.numbers)}.{os.getpid() % 250}.{os.getpid() // 250 % 250 + 1}"
         self.socket.bind((self.address, 53))
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -143,6 +150,7 @@ class NameServer:
             while True:
                 query, peer = self.socket.recvfrom(512)
                 end = query.index(b"\0", 12) + 5
+                self.asked.append(b".".join(re.findall(rb"[\x01-\x3f]([a-z-]+)", query[12:end - 4])).decode())
                 is_a = query[end - 4:end - 2] == b"\0\x01"
                 answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + socket.inet_aton(next(self.addresses)) if is_a else b""
                 self.socket.sendto(query[:2] + b"\x81\x80\0\x01\0" + bytes([is_a]) + b"\0\0\0\0" + query[12:end] + answer, peer)
@@ -158,6 +166,19 @@ def test_rebinding_of_a_name_between_two_requests_does_not_open_a_closed_address
     assert {done.returncode in (0, 9) for done in ends} == {True, False} and len(store.seen) == 3, ends
     assert all("CIS1617" in done.stderr and "turn.test" in done.stderr for done in ends if done.returncode not in (0, 9)), ends
     assert came == []
+
+
+def test_name_of_the_metadata_server_is_not_completed_by_a_search_domain(tmp_path):
+    names = NameServer("127.0.1.11")
+    (tmp_path / "resolv.conf").write_text(f"nameserver {names.address}\nsearch tenant.test\noptions ndots:5 attempts:1 timeout:5\n")
+    token = json.dumps({"access_token": "ya29.token", "expires_in": 3600, "token_type": "Bearer"}).encode()
+    with Answering(lambda r: (200, {"content-type": "application/json"}, token), "127.0.1.11", port=80) as metadata, \
+            Answering(lambda r: (200, {"content-type": "application/json"}, b"{}")) as store:
+        done = ls("gs://bucket/", store.url, before=replaced(tmp_path / "resolv.conf", "/etc/resolv.conf"), HOME=str(tmp_path))
+    names.socket.close()
+    assert set(names.asked) == {"metadata.google.internal"}, names.asked
+    assert [r.headers["host"] for r in metadata.seen] == ["metadata.google.internal"], done.stderr
+    assert [r.headers["authorization"] for r in store.seen] == ["Bearer ya29.token"], done.stderr
 
 
 # ---- answers without an end
