@@ -23,15 +23,20 @@ enum { PART_BYTES = 8 << 20 };
 
 /* ---- files of today, and their readers --------------------------------------------------------------------------- */
 
-static int read_pool(struct err *err)
+static int open_pool(struct space **ret, struct err *err)
 {
-    struct disk_facts facts = {.loop = true};
+    static const struct disk_facts facts = {.loop = true};
+    static const struct space_witness nobody = {0};
     struct space_options o = {
         .path = dir_name, .name = "default", .node = "n", .backend = BACKEND_LOOP, .facts = &facts};
-    struct space_witness nobody = {0};
+    int r = space_new(&o, ret, err);
+    return r < 0 ? r : space_open(*ret, &nobody, err);
+}
+
+static int read_pool(struct err *err)
+{
     auto_space s = NULL;
-    int r = space_new(&o, &s, err);
-    return r < 0 ? r : space_open(s, &nobody, err);
+    return open_pool(&s, err);
 }
 
 static char pool_record[NAME_MAX + 1]; /* its name is a digest of the pool's path */
@@ -309,6 +314,36 @@ static void pool_record_without_a_version_is_read(void **state)
     assert_non_null(strstr(err.text, space_uuid(s)));
 }
 
+/* A pool that replaced no other one is still written in format 1. */
+static void pool_identity_of_each_format_is_read(void **state)
+{
+    (void)state;
+#define IDENTITY_OF(version, more)                                                                                     \
+    "{\"version\":" version ",\"uuid\":\"0123456789ab\",\"pool\":\"default\",\"node\":\"n\","                          \
+    "\"createdAt\":\"2025-11-21T09:30:00Z\"" more "}"
+    static const struct {
+        const char *text;
+        bool replaces;
+    } cases[] = {
+        {IDENTITY_OF("1", ""), false},
+        {IDENTITY_OF("2", ",\"replaces\":[{\"uuid\":\"ba9876543210\",\"givenUp\":true}]"), true},
+    };
+#undef IDENTITY_OF
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct err err;
+        auto_mem char *after = NULL;
+        size_t len;
+        assert_int_equal(file_replace(dir, "cistern.json", str_of(cases[i].text), 0644, &err), 0);
+        auto_space s = NULL;
+        if (open_pool(&s, &err) < 0)
+            fail_msg("format %zu: %s", i + 1, err.text);
+        assert_string_equal(space_uuid(s), "0123456789ab");
+        assert_int_equal(space_replaces(s, "ba9876543210", true), cases[i].replaces);
+        assert_int_equal(file_read(dir, "cistern.json", 1 << 16, &after, &len, &err), 0);
+        assert_string_equal(after, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +352,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(owner_without_a_version_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(pool_record_without_a_version_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(truncated_format_is_corrupt, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(pool_identity_of_each_format_is_read, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(record_of_the_first_format_is_read, folder_setup, folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,13 +167,18 @@ static inline void assert_pattern(const struct sbuf *b, size_t len)
             fail_msg("byte %zu is wrong", i);
 }
 
-static inline void begin(uint64_t stall_ns)
+static inline void begin_guarded(uint64_t stall_ns, const struct guard *guard)
 {
     struct err err;
-    struct web_options o = {.stall_timeout_ns = stall_ns, .connect_timeout_ns = NS_PER_SECOND};
+    struct web_options o = {.stall_timeout_ns = stall_ns, .connect_timeout_ns = NS_PER_SECOND, .guard = guard};
     assert_int_equal(loop_new("loop/t", &loop, &err), 0);
     assert_int_equal(web_new(loop, &o, &web, &err), 0);
     assert_int_equal(loop_start(loop, &err), 0);
+}
+
+static inline void begin(uint64_t stall_ns)
+{
+    begin_guarded(stall_ns, NULL);
 }
 
 static inline int setup(void **state)

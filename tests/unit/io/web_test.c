@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "io/guard.h"
 #include "web_call.h"
 #include <signal.h>
 #include <sys/resource.h>
@@ -453,6 +454,40 @@ static void a_callback_aborts_with_its_own_code(void **state)
     assert_int_equal(c.body_calls, 1);
 }
 
+static void every_connection_is_checked_by_the_guard(void **state)
+{
+    struct call c;
+    struct err err;
+    struct sockaddr_in other = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof other;
+    char rule[64], url[64];
+    auto_guard guard = NULL;
+    auto_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&other, sizeof other), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&other, &len), 0);
+    teardown(state);
+    tiny_server_start(&server);
+    snprintf(rule, sizeof rule, "allow 127.0.0.1:%d", server.port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/", ntohs(other.sin_port));
+    assert_int_equal(guard_parse(str_of(rule), &guard, &err), 0);
+    begin_guarded(20 * NS_PER_SECOND, guard);
+    for (int i = 0; i < 2; i++) {
+        get(&c, "/bytes/10");
+        assert_int_equal(c.result.code, 0);
+        sbuf_done(&c.body);
+        call_init(&c, "GET", url);
+        call_start(&c);
+        call_wait(&c);
+        assert_int_equal(c.result.code, -ERR_DENIED);
+        sbuf_done(&c.body);
+    }
+    assert_int_equal(accept(fd, NULL, NULL), -1);
+    assert_int_equal(errno, EAGAIN);
+    teardown(state);
+    setup(state); /* for the end of the test: the guard ends before */
+}
+
 static void web_free_cancels_running_jobs(void **state)
 {
     struct call calls[3];
@@ -519,6 +554,7 @@ int main(void)
         TEST(connect_to_applies_to_one_request_only),
         TEST(a_cancelled_request_ends_as_cancelled_at_any_stage),
         TEST(a_callback_aborts_with_its_own_code),
+        TEST(every_connection_is_checked_by_the_guard),
         TEST(web_free_cancels_running_jobs),
         TEST(missing_descriptors_are_reported_as_no_space),
     };

@@ -125,6 +125,10 @@ static void a_job_runs_on_the_volumes_node_in_its_directory_with_access_to_the_b
     has_text(pod, "containers.0.command.1", "hydrate");
     has_text(pod, "containers.0.command.4", "/volume");
     has_text(pod, "containers.0.env.1.value", "pvc-1");
+    has_text(pod, "containers.0.env.3.name", "CISTERN_GUARD_FILE");
+    has_text(pod, "containers.0.env.3.value", "/var/run/secrets/cistern.io/ca/guard");
+    has_text(pod, "containers.0.volumeMounts.2.mountPath", "/var/run/secrets/cistern.io/ca");
+    has_text(pod, "volumes.2.configMap.name", "cistern-broker-ca");
     has_text(pod, "containers.0.securityContext.capabilities.drop.0", "ALL");
     has_text(j, "spec.podFailurePolicy.rules.0.onPodConditions.0.type", "DisruptionTarget");
 }
