@@ -75,7 +75,7 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, voi
                                           : 0;
     note_pause(s, easy);
     if (!s->wanted) {
-        /* libcurl may close its resolver's socket without a call, and its number may be used again. */
+        /* libcurl may close the resolver's socket without a call, and the next socket may get the same number. */
         if (!s->ours || (s->watch.events & EPOLLOUT))
             socket_forget(s);
         return 0;

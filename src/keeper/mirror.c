@@ -3,12 +3,13 @@
 #include "mirror.h"
 #include "table.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/thread.h"
 #include <poll.h>
 #include <sys/eventfd.h>
 
 struct mirror_copy {
-    struct mirror_copy *next;
+    struct list_node in_copies;
     uint64_t node;       /* node id of a held file; 0 for the volume itself: /dev/fuse and memfd */
     uint64_t connection; /* on which it was received */
     char volume_id[KEEPER_ID_MAX];
@@ -20,8 +21,7 @@ struct mirror {
     int stop_fd;  /* owned */
     pthread_t thread;
     pthread_mutex_t lock;
-    struct mirror_copy *copies; /* under .lock: a volume is listed before its files */
-    struct mirror_copy **end;
+    struct list copies; /* under .lock: a volume is listed before its files */
     uint32_t volumes;
     uint64_t connection;   /* only the thread uses it: number of the current connection */
     struct counts counted; /* counts of dropped volumes, minus the initial counts of the present ones */
@@ -50,22 +50,18 @@ static void add(struct mirror *m, const struct wire_msg *msg, struct wire_fds *o
     c->fds = *own_fds;
     *own_fds = WIRE_NO_FDS;
     count(m, c, -1);
-    *m->end = c;
-    m->end = &c->next;
+    list_add(&m->copies, &c->in_copies);
     m->volumes += c->node == 0;
 }
 
 /* node 0: the volume and all its files. */
 static void drop(struct mirror *m, const char *volume_id, uint64_t node)
 {
-    m->end = &m->copies;
-    while (*m->end) {
-        struct mirror_copy *c = *m->end;
-        if (!is_of(c, volume_id) || (node != 0 && c->node != node)) {
-            m->end = &c->next;
+    struct mirror_copy *c;
+    list_foreach (&m->copies, c, in_copies) {
+        if (!is_of(c, volume_id) || (node != 0 && c->node != node))
             continue;
-        }
-        *m->end = c->next;
+        list_remove(&m->copies, &c->in_copies);
         m->volumes -= c->node == 0;
         count(m, c, 1);
         wire_fds_close(&c->fds);
@@ -108,10 +104,11 @@ static int handle_message(struct mirror *m, int sock, int timeout_ms, bool *ret_
 static int send_missing(struct mirror *m, int sock, struct err *err)
 {
     int r = 0;
-    for (const struct mirror_copy *c = m->copies; c && r == 0; c = c->next) {
+    const struct mirror_copy *c;
+    list_foreach (&m->copies, c, in_copies) {
         struct wire_msg msg = wire_msg(c->node ? WIRE_HOLD : WIRE_GIVE, c->volume_id);
         msg.number = c->node;
-        if (c->connection != m->connection)
+        if (r == 0 && c->connection != m->connection)
             r = wire_send(sock, &msg, &c->fds, err);
     }
     struct wire_msg synced = wire_msg(WIRE_SYNCED, NULL);
@@ -164,7 +161,6 @@ int mirror_start(const char *socket, struct mirror **ret, struct err *err)
 {
     struct mirror *m = xcalloc(1, sizeof(*m));
     m->socket = socket ? str_dup(str_of(socket)) : NULL;
-    m->end = &m->copies;
     pthread_mutex_init(&m->lock, NULL);
     m->stop_fd = eventfd(0, EFD_CLOEXEC);
     int e = m->stop_fd < 0 ? errno : thread_start(&m->thread, mirror_thread, m);
@@ -186,9 +182,8 @@ void mirror_stop(struct mirror *m)
         return;
     (void)!write(m->stop_fd, &one, sizeof(one));
     pthread_join(m->thread, NULL);
-    while (m->copies) {
-        struct mirror_copy *c = m->copies;
-        m->copies = c->next;
+    struct mirror_copy *c;
+    while ((c = list_pop(&m->copies, struct mirror_copy, in_copies)) != NULL) {
         wire_fds_close(&c->fds);
         free(c);
     }
@@ -208,7 +203,8 @@ void mirror_counts(struct mirror *m, struct counts *ret)
 {
     auto_lock(&m->lock);
     *ret = m->counted;
-    for (const struct mirror_copy *c = m->copies; c; c = c->next) {
+    const struct mirror_copy *c;
+    list_foreach (&m->copies, c, in_copies) {
         struct counts now = c->node == 0 ? table_counts(c->fds.fd[1]) : (struct counts){0};
         counts_sum(ret, &now, 1);
     }
@@ -217,10 +213,11 @@ void mirror_counts(struct mirror *m, struct counts *ret)
 bool mirror_holds(struct mirror *m, const char *volume_id)
 {
     auto_lock(&m->lock);
-    const struct mirror_copy *c = m->copies;
-    while (c && !is_of(c, volume_id))
-        c = c->next;
-    return m->connected && c;
+    const struct mirror_copy *c;
+    list_foreach (&m->copies, c, in_copies)
+        if (is_of(c, volume_id))
+            return m->connected;
+    return false;
 }
 
 bool mirror_is_connected(struct mirror *m)

@@ -182,7 +182,8 @@ int disks_plan(const struct disks_wanted *w, const struct disk_info *disks, size
             ours.members[ours.count++] = &disks[i];
     }
     if (all.count == 0)
-        return err_fail(err, ERR_NOT_FOUND, CIS_NO_DISK, "none of %zu NVMe disks is one of its devices", count);
+        return err_fail(err, ERR_NOT_FOUND, CIS_NO_DISK,
+                        "none of the %zu NVMe disks of this node matches the devices of the pool", count);
     int r = ours.count > 0 ? plan_ours(&ours, err) : 0;
     for (size_t i = 0; r == 0 && ours.count == 0 && i < all.count; i++)
         r = check_free(w, all.members[i], err);

@@ -37,7 +37,7 @@
 #define NAME_EVENTS_NODE "cistern-node"
 #define NAME_AUDIENCE_BROKER "cistern-broker" /* of the tokens that the credential broker accepts */
 
-/* A prime claim: in the controller's namespace, for a target claim of another. Its name: "prime-<the target's uid>". */
+/* A prime claim is in the controller's namespace; its target is the user's claim. Name: "prime-<the target's uid>". */
 #define NAME_PRIME_PREFIX "prime-"
 #define NAME_ANNOTATION_POPULATE_TARGET                                                                                \
     "cistern.io/populate-target"                                 /* annotation: "<namespace>/<name>" of the target */

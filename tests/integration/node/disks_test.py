@@ -198,7 +198,7 @@ def test_a_disk_in_use_is_refused_and_with_it_the_pool(folder, machine, file, va
 
 
 def test_missing_disks_and_invalid_words_are_reported(folder, machine):
-    assert "none of 3 NVMe disks is one of its devices" in driver(folder, machine, "model:Other*").reports()
+    assert "none of the 3 NVMe disks of this node matches the devices of the pool" in driver(folder, machine, "model:Other*").reports()
     for word in ("nvme0n1", "path:nvme0n1", "model:", "wipe:", "device:", "device:sdb"):
         assert f"--disks: '{word}' is not model:PATTERN, path:/dev/NAME, wipe:SERIAL or device:/dev/NAME" in driver(folder, machine, word).refusal()
     assert "'fast=path:/dev/nvme0n1' is not POOL=... of a pool" in OnMachine(folder, machine, "fast=path:/dev/nvme0n1").refusal()
