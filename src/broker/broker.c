@@ -114,9 +114,12 @@ static int serve_volume(struct broker *b, struct progress *p, struct err *err)
         r = caller_may(&p->caller, v, p->request.is_export, pod, err);
     if (r == 0)
         r = api_volume_spec(v, &spec, err);
-    if (r == 0)
-        r = route_find(v, spec, p->request.is_export, p->request.creds, &rules, routes, &count, err);
-    return r < 0 ? r : try_routes(b, routes, count, p, err);
+    if (r < 0)
+        return r;
+    r = route_find(v, spec, p->request.is_export, p->request.creds, &rules, routes, &count, err);
+    if (r < 0)
+        return err_wrap(err, "volume '%s'", v->meta.name);
+    return try_routes(b, routes, count, p, err);
 }
 
 static int handle(struct broker *b, const struct post_request *r, struct progress *p, unsigned *retry_after,

@@ -14,9 +14,9 @@ struct route_request {
     enum creds_kind creds;
 };
 
-static int unsupported(const struct route_request *w, const char *why, const char *advice, struct err *err)
+static int unsupported(const char *why, const char *advice, struct err *err)
 {
-    err_set(err, ERR_DENIED, "volume '%s': %s", w->volume->meta.name, why);
+    err_set(err, ERR_DENIED, "%s", why);
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
@@ -32,7 +32,7 @@ static int find_kind(struct route_request *w, enum creds_kind asked, struct err 
             first = one ? one : first;
     }
     if (!first || (asked && first != asked))
-        return unsupported(w, w->is_export ? "the export has another scheme" : "the source has another scheme",
+        return unsupported(w->is_export ? "the export has another scheme" : "the source has another scheme",
                            "use the scheme of the BucketSource", err);
     w->creds = first;
     return 0;
@@ -52,9 +52,9 @@ static int check_method(const struct route_request *w, enum spec_identity method
     snprintf(why, sizeof why, "identity.method %s does not work for %s://", spec_identity_name(method),
              creds_kind_name(w->creds));
     if (needs_account(method) && !(broker_kinds[w->creds]->methods & 1U << method))
-        return unsupported(w, why, broker_kinds[w->creds]->advice, err);
+        return unsupported(why, broker_kinds[w->creds]->advice, err);
     if (method == IDENTITY_METADATA && !w->rules->allow_driver)
-        return unsupported(w, "identity.method metadata is not allowed",
+        return unsupported("identity.method metadata is not allowed",
                            "set serviceAccountName or secretRef, or identity.allowDriverIdentity in the chart", err);
     return 0;
 }
@@ -80,7 +80,7 @@ static int to_account(const struct route_request *w, enum spec_identity method, 
     const struct spec_source *s = &w->spec->source;
     const char *region = w->is_export ? spec_export_server(w->spec).region : s->region;
     if (!namespace_of(w->volume))
-        return unsupported(w, "the volume has no namespace", "create it with a claim", err);
+        return unsupported("the volume has no namespace", "create it with a claim", err);
     *ret = (struct route){.kind = ROUTE_ACCOUNT,
                           .method = method,
                           .creds = w->creds,
@@ -104,7 +104,7 @@ static int find_first(const struct route_request *w, enum spec_identity method, 
     }
     if (method == IDENTITY_SECRET || (method == IDENTITY_AUTO && secret)) {
         if (!secret || !namespace_of(w->volume))
-            return unsupported(w, "identity.method is secret, but secretRef is missing", "set secretRef.name", err);
+            return unsupported("identity.method is secret, but secretRef is missing", "set secretRef.name", err);
         *ret = to_secret(w, namespace_of(w->volume), secret);
         return 0;
     }
@@ -113,7 +113,7 @@ static int find_first(const struct route_request *w, enum spec_identity method, 
         return 0;
     }
     if (!account)
-        return unsupported(w, "the source has no identity",
+        return unsupported("the source has no identity",
                            "set serviceAccountName, secretRef or identity.method: anonymous in the BucketSource", err);
     return to_account(w, method, account, ret, err);
 }
@@ -156,14 +156,13 @@ static int check_destination(const struct route_request *w, const struct route *
     enum trust trust = trust_of(w->creds, endpoint_of(w), w->rules->guard);
     if (r->kind == ROUTE_DRIVER && is_token_under_users_ca(w))
         return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT,
-                        "volume '%s': the driver's own identity is not used with a caBundle", w->volume->meta.name);
+                        "the driver's own identity is not used with a caBundle");
     if (r->kind == ROUTE_ANONYMOUS || trust == TRUST_PROVIDER ||
         (r->kind == ROUTE_SECRET && broker_kinds[w->creds]->is_signed))
         return 0;
     if (r->kind != ROUTE_DRIVER && trust == TRUST_LISTED)
         return 0;
-    return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT, "volume '%s': the endpoint is not trusted for %s",
-                    w->volume->meta.name,
+    return err_fail(err, ERR_DENIED, CIS_CREDENTIAL_NOT_FOR_ENDPOINT, "the endpoint is not trusted for %s",
                     r->kind == ROUTE_DRIVER    ? "the driver's own identity"
                     : r->kind == ROUTE_ACCOUNT ? "a service account"
                                                : "a bearer token");
