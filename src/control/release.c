@@ -44,6 +44,14 @@ bool release_is_slow(const struct api_volume *v)
     return release_owes_export(v) || api_condition_is(&v->status.conditions, API_NODE_GONE, API_UNKNOWN);
 }
 
+/* The command that gives the files up; the PersistentVolume has the name of the CisternVolume. */
+static int advise_discard(const struct api_volume *v, enum err_id id, const char *otherwise, struct err *err)
+{
+    return err_advise_text(err, id,
+                           "%s, or discard them: kubectl annotate pv %s " NAME_ANNOTATION_DISCARD_UNEXPORTED "=%s",
+                           otherwise, v->meta.name, v->id.text);
+}
+
 static int not_exported(const struct api_volume *v, struct err *err)
 {
     const struct api_export *e = &v->status.export;
@@ -55,8 +63,7 @@ static int not_exported(const struct api_volume *v, struct err *err)
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.160s",
             v->id.text, e->failed_objects, e->failed_objects + e->done_objects,
             first && first->object ? first->object : "?", first && first->message ? first->message : "unknown cause");
-    return err_advise_text(err, (enum err_id)id,
-                           "kept and retried; annotate the PersistentVolume to give the files up");
+    return advise_discard(v, (enum err_id)id, "fix the cause", err);
 }
 
 int release_describe(const struct api_volume *v, struct err *err)
@@ -66,20 +73,22 @@ int release_describe(const struct api_volume *v, struct err *err)
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
     if (is_kept(v))
         return not_exported(v, err);
-    if (is_held(v))
-        return err_fail(err, ERR_ABSENT, CIS_RELEASE_HELD,
-                        "volume '%s': its disk is missing on node %s, and may hold files that are not exported",
-                        v->id.text, v->node);
+    if (is_held(v)) {
+        err_set(err, ERR_ABSENT,
+                "volume '%s': its disk is missing on node %s, and may hold files that are not exported", v->id.text,
+                v->node);
+        return advise_discard(v, CIS_RELEASE_HELD, "mount its disk", err);
+    }
     if (gone && gone->status == API_UNKNOWN)
         return err_fail(err, ERR_PENDING, CIS_NODE_AWAY, "volume '%s': its node %s is missing", v->id.text, v->node);
     if (mounted && mounted->status == API_TRUE)
         return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still mounted on node %s", v->id.text, v->node);
-    if (v->status.export.pending_objects)
-        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", v->id.text,
-                v->status.export.pending_objects, bytes_text(v->status.export.pending_bytes, left));
-    else
-        err_set(err, ERR_PENDING, "volume '%s': node %s is releasing it", v->id.text, v->node);
-    return err_advise(err, CIS_EXPORT_PENDING);
+    if (!v->status.export.pending_objects)
+        return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': node %s is releasing it", v->id.text,
+                        v->node);
+    err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", v->id.text,
+            v->status.export.pending_objects, bytes_text(v->status.export.pending_bytes, left));
+    return advise_discard(v, CIS_EXPORT_PENDING, "wait", err);
 }
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */

@@ -204,6 +204,8 @@ static void a_release_says_what_it_waits_for(void **state)
     v->status.export.pending_bytes = 2048;
     assert_int_equal(release_describe(v, &err), -ERR_PENDING);
     assert_non_null(strstr(err.text, "3 files, 2.00 KiB, are still to be exported"));
+    assert_non_null(strstr(err.advice, "wait, or discard them: kubectl annotate pv pvc-1 "
+                                       "cistern.io/discard-unexported=v1-0123456789ab-ba9876543210"));
     api_condition_set(&v->status.conditions, API_MOUNTED, API_TRUE, "Staged", 1, NOW, "x");
     assert_int_equal(release_describe(v, &err), -ERR_BUSY);
     assert_int_equal(err.id, 3013);
@@ -216,6 +218,7 @@ static void a_release_says_what_it_waits_for(void **state)
     assert_string_equal(err.text, "volume 'v1-0123456789ab-ba9876543210': 3 of 12 files not exported, first "
                                   "ckpt/step-900.pt: 503");
     assert_int_equal(err.id, 1503);
+    assert_non_null(strstr(err.advice, "cistern.io/discard-unexported=v1-0123456789ab-ba9876543210"));
     v->release_discard = true; /* the node has still to act on that */
     assert_false(release_is_settled(v));
     assert_int_equal(release_describe(v, &err), -ERR_BUSY);
