@@ -9,3 +9,6 @@
 #define API_NODE_NOT_READY "node.kubernetes.io/not-ready"
 
 bool api_node_has_taint(const json *node, const char *key);
+
+/* Has the node the labels of one of these terms? `topologies`: allowedTopologies of a StorageClass; NULL: any node. */
+bool api_node_is_in(const json *node, const json *topologies);

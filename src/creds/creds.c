@@ -179,11 +179,11 @@ bool creds_rejected_fingerprint(struct creds *c, char *buf)
     return buf[0] != '\0';
 }
 
-/* Time until the next fetch after a failed one. A refusal is cached for a while; a restarting server or a lost
- * connection may recover at once. */
+/* Time until the next fetch after a failed one. A refusal is cached for a while. A restarting server or a lost
+ * connection may recover at once, and a missing Secret may be created. */
 static uint64_t pause_after(struct creds *c, enum err_code code)
 {
-    bool passes = code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO;
+    bool passes = code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO || code == ERR_NOT_FOUND;
     c->failures = passes ? c->failures + 1 : 0;
     return passes ? min_u64(PASSING_PAUSE_NS << min_u64(c->failures - 1, 20), REFUSED_PAUSE_NS) : REFUSED_PAUSE_NS;
 }

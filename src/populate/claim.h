@@ -101,7 +101,7 @@ enum claim_event {
     CLAIM_EVENT_SOURCE_INVALID,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
     CLAIM_EVENT_CLAIM_INVALID,
-    CLAIM_EVENT_POOL_NOT_FOUND, /* no node has the pool of the class */
+    CLAIM_EVENT_POOL_NOT_FOUND, /* no node of its topologies has the pool of the class */
     CLAIM_EVENT_POOLS_FULL,     /* the target is larger than the free space of every pool */
     CLAIM_EVENT_NODE_FULL,
     CLAIM_EVENT_NODE_GONE,

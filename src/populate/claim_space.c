@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the size of a claim with the free space of pools. */
+#include "api/node.h"
 #include "api/pool.h"
 #include "private.h"
 #include "util/names.h"
@@ -39,10 +40,36 @@ static struct str pool_of(const json *class)
     return pool.len ? pool : STR(NAME_POOL_DEFAULT);
 }
 
+static const json *topologies_of(const json *class)
+{
+    return json_member(class, "allowedTopologies");
+}
+
+struct populate_place_search {
+    struct populate *p;
+    const json *topologies;
+    bool found;
+};
+
+static int place_found(void *ctx, struct str key, const json *pool)
+{
+    struct populate_place_search *s = ctx;
+    (void)key;
+    if (s->found)
+        return 0;
+    auto_json node = kube_informer_get(s->p->o.nodes, STR_NULL, json_str_at(pool, "spec.nodeName"));
+    s->found = node && api_node_is_in(node, s->topologies);
+    return 0;
+}
+
 bool claim_space_has_pool(struct populate *p, const json *class)
 {
     bool known = kube_informer_has_synced(p->o.pools) && kube_informer_count(p->o.pools) > 0;
-    return !known || kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;
+    struct populate_place_search s = {.p = p, .topologies = topologies_of(class)};
+    if (!known || !s.topologies)
+        return !known || kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;
+    (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool_of(class), place_found, &s);
+    return s.found;
 }
 
 int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, struct err *err)
@@ -50,8 +77,8 @@ int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, st
     auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
     auto_mem char *pool = str_dup(pool_of(class));
     return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_POOL_NOT_FOUND,
-                    "StorageClass %.*s: no node has a pool '%s'; kubectl get cisternpools lists the pools",
-                    STR_FMT(c->target.class_name), pool);
+                    "StorageClass %.*s: no node%s has a pool '%s'; kubectl get cisternpools lists the pools",
+                    STR_FMT(c->target.class_name), topologies_of(class) ? " of its allowedTopologies" : "", pool);
 }
 
 /* The size that the claim asks for, but at least that of its class; and the pool of the class. Views into the claim and

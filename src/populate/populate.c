@@ -342,7 +342,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
         return r;
     }
     watch(p);
-    prime_events_open(p);
+    foreign_events_open(p);
     *ret = p;
     return 0;
 }
@@ -366,6 +366,7 @@ void populate_free(struct populate *p)
     kube_informer_free(p->sources);
     kube_informer_free(p->jobs);
     kube_informer_free(p->prime_events);
+    kube_informer_free(p->job_events);
     key_states_done(p);
     claim_events_done(p);
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)

@@ -37,7 +37,7 @@ struct key_state {
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
     uint64_t no_pod_ns;               /* pause before the next look for a pod that waits */
-    uint64_t prime_event;             /* hash of the version of the last event of the prime that was sent; 0: none */
+    uint64_t foreign_event;           /* hash of the version of the last event of foreign_event.c; 0: none */
     unsigned probes;                  /* of a source: number of probes that its status includes */
     uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
 };
@@ -50,6 +50,7 @@ struct source_probe {
     char *key;           /* owned: "ns/name" */
     uint64_t generation; /* of the source that was probed */
     uint64_t due_ns;     /* monotonic: of the next probe */
+    unsigned failures;   /* failed probes in a row */
     unsigned count;      /* of probes; 0: the following fields are not known yet */
     bool failed;
     struct api_probe answer; /* with the error of the export */
@@ -62,6 +63,7 @@ struct populate {
     struct populate_options o;
     struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
     struct kube_informer *prime_events;                      /* owned: the provisioner's, about primes */
+    struct kube_informer *job_events;                        /* owned: the Job controller's, about pods of Jobs */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
@@ -144,7 +146,8 @@ enum claim_node node_state(struct populate *p, struct str name);
 
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the claim is larger than the free space of every pool that has reported. */
 must_check int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err);
-/* Does a node have the pool of this class? True if no node has reported any pool: then the drivers have just begun. */
+/* Does a node of its allowedTopologies have the pool of this class? True if no node has reported any pool: then the
+ * drivers have just begun. */
 bool claim_space_has_pool(struct populate *p, const json *class);
 /* CIS_CLAIM_POOL_NOT_FOUND, with the class and the pool. */
 must_check int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, struct err *err);
@@ -158,11 +161,13 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
                       const struct populate_event *what);
 void claim_events_done(struct populate *p);
 
-/* ---- prime_event.c ----------------------------------------------------------------------------------------------- */
+/* ---- foreign_event.c --------------------------------------------------------------------------------------------- */
 
-void prime_events_open(struct populate *p);
+void foreign_events_open(struct populate *p);
 /* Sends the provisioner's last event about the prime, once. */
 void prime_event_send(struct populate *p, struct key_state *m, const struct claim_pair *c);
+/* Sends why the pod of this Job cannot be created, once for each event of the Job controller. NULL: no Job. */
+void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, const json *job);
 
 /* ---- volume_event_send.c ----------------------------------------------------------------------------------------- */
 
@@ -171,7 +176,8 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
                        const json *source_json);
 /* Its hydration waits, because as many run as the limit allows. */
 void volume_event_send_queued(struct populate *p, struct key_state *m, const struct api_volume *volume);
-/* The API server refuses its Job: a ResourceQuota, an admission policy, or a right. Other errors: nothing. */
+/* The API server refuses its Job or the pod of it: a ResourceQuota, an admission policy, or a right. Other errors:
+ * nothing. */
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why);
 /* Its node is drained without the files that it could not export. kube_event() limits it to one a minute. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Probes the stores of BucketSources: soon after a source was created or changed, every minute while the probe fails,
- * every half hour while it succeeds. Probes run on threads of their own queue, so that a store that does not answer
- * delays no claim. The number of threads and the spacing of first probes bound the load of thousands of sources. A
- * namespace gets at most two threads, and the second one only while half of all are free. So stores that never answer
- * delay only the sources of their own namespace. A dozen such namespaces are needed to hold all threads. */
+/* Probes the stores of BucketSources: soon after a source was created or changed, every half hour while the probe
+ * succeeds. While it fails, again after 5 s, 10 s and so on, up to a minute: what is missing is often created next.
+ * Probes run on threads of their own queue, so that a store that does not answer delays no claim. The number of threads
+ * and the spacing of first probes bound the load of thousands of sources. A namespace gets at most two threads, and the
+ * second one only while half of all are free. So stores that never answer delay only the sources of their own
+ * namespace. A dozen such namespaces are needed to hold all threads. */
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
 
 #define HEALTHY_NS (1800 * NS_PER_SECOND)
-#define FAILING_NS (60 * NS_PER_SECOND)
+#define FAILING_NS (5 * NS_PER_SECOND) /* after the first failure; doubled by each one, up to FAILING_MAX_NS */
+#define FAILING_MAX_NS (60 * NS_PER_SECOND)
 #define SPACE_NS (100 * NS_PER_MS) /* between the first probes of two sources of a namespace */
 #define BUSY_NS (500 * NS_PER_MS)  /* until a thread of the namespace may be free */
 
@@ -63,14 +65,19 @@ static uint64_t wait_ns(struct populate *p, struct str source, uint64_t generati
     uint64_t *slot_ns = &p->probe_slot_ns[str_hash(ns, 0) % PROBE_SLOTS];
     struct source_probe *known = find_or_add(p, source);
     if (!known)
-        return FAILING_NS;
+        return FAILING_MAX_NS;
     if (known->generation != generation) {
         known->generation = generation;
-        known->count = 0;
+        known->count = known->failures = 0;
         known->due_ns = *slot_ns = max_u64(*slot_ns, now_ns);
         *slot_ns += SPACE_NS;
     }
     return known->due_ns > now_ns ? known->due_ns - now_ns : 0;
+}
+
+static uint64_t failing_ns(unsigned failures)
+{
+    return failures < 5 ? FAILING_NS << (failures - 1) : FAILING_MAX_NS;
 }
 
 static bool export_failed(const struct api_probe *a)
@@ -93,7 +100,8 @@ static bool note(struct populate *p, struct str source, const struct api_source 
     known->answer = got->answer;
     known->err = got->err;
     known->time_ns = got->time_ns;
-    known->due_ns = clock_now_ns() + (fails ? FAILING_NS : HEALTHY_NS);
+    known->failures = fails ? known->failures + 1 : 0;
+    known->due_ns = clock_now_ns() + (fails ? failing_ns(known->failures) : HEALTHY_NS);
     if (has_recovered)
         known->recovered_ns = clock_now_ns();
     return has_recovered || export_failed(&got->answer);

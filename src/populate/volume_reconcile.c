@@ -523,6 +523,8 @@ static void send_events(struct volume_view *v)
         return;
     if (v->state)
         volume_event_send(v->p, v->state, v->volume, v->source_json);
+    for (size_t slot = 0; slot < JOB_SLOTS; slot++)
+        job_event_send(v->p, v->state, v->volume, v->job_json[slot]);
     if (lets_drain(v))
         volume_event_send_drain(v->p, v->volume);
 }

@@ -279,10 +279,12 @@ class World:
 
     # ---- objects
 
-    def make_class(self, name, mode="WaitForFirstConsumer", policy="Delete", provisioner=DRIVER, **parameters):
+    def make_class(self, name, mode="WaitForFirstConsumer", policy="Delete", provisioner=DRIVER, allowed=None, **parameters):
+        """`allowed`: values of labels that its nodes have."""
+        terms = [{"matchLabelExpressions": [{"key": k, "values": v} for k, v in allowed.items()]}] if allowed else []
         return self.cluster.create("/apis/storage.k8s.io/v1/storageclasses", {
             "metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": policy,
-            "parameters": {"pool": "default", **parameters}})
+            "allowedTopologies": terms, "parameters": {"pool": "default", **parameters}})
 
     def make_namespace(self, name):
         self.cluster.create("/api/v1/namespaces", {"metadata": {"name": name}})

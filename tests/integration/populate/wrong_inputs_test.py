@@ -109,6 +109,7 @@ CLAIMS = {
     "class-value": ({"cls": "value"}, "ClassInvalid", "'access': invalid value 'fues': expected one of auto fuse bind"),
     "class-field": ({"cls": "field"}, "ClassInvalid", "'uri' is a field of BucketSource, not a parameter"),
     "class-pool": ({"cls": "poolless"}, "PoolNotFound", "StorageClass poolless: no node has a pool 'nvme'"),
+    "class-elsewhere": ({"cls": "elsewhere"}, "PoolNotFound", "elsewhere: no node of its allowedTopologies has a pool 'default'"),
     "class-immediate": ({"cls": "immediate"}, "ImmediateBindingUnsupported", "create a class with WaitForFirstConsumer"),
     "class-foreign": ({"cls": "foreign"}, "ClassUnsupported", "use a class of csi.cistern.io"),
     "ref-name": (ref(name="daat"), "SourceNotFound", "BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it"),
@@ -155,6 +156,7 @@ def claims(world):
     for name, parameters in CLASSES.items():
         world.make_class(name, **parameters)
     world.make_class("immediate", mode="Immediate")
+    world.make_class("elsewhere", allowed={"topology.kubernetes.io/zone": ["mars"]})
     world.make_class("foreign", provisioner="csi.cistern.oi")
     applied(world, source("data", uri="s3://bucket/data/", identity={"method": "anonymous"}))
     applied(world, *(claim(name, **changes) for name, (changes, _, _) in CLAIMS.items()),
@@ -191,21 +193,24 @@ def test_a_claim_of_a_suspended_source_says_what_it_waits_for(claims):
     wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume])
 
 
-def test_a_claim_whose_job_a_quota_refuses_says_so_on_claim_and_pod(claims):
+@pytest.mark.parametrize("name, resource", [("job", "count/jobs.batch"), ("pod", "pods")])
+def test_a_claim_whose_job_or_its_pod_a_quota_refuses_says_so_on_claim_and_pod(claims, name, resource):
     quotas = f"/api/v1/namespaces/{OURS}/resourcequotas"
-    claims.cluster.create(quotas, {"metadata": {"name": "none"}, "spec": {"hard": {"count/jobs.batch": "0"}}})
+    claims.cluster.create(quotas, {"metadata": {"name": name}, "spec": {"hard": {resource: "0"}}})
     try:
-        applied(claims, claim("refused", **ref(name="data")), pod("refused", "refused", False))
+        wait_for(lambda: claims.cluster.get(f"{quotas}/{name}").get("status", {}).get("hard"))
+        applied(claims, claim(f"refused-{name}", **ref(name="data")), pod(f"refused-{name}", f"refused-{name}", False))
 
         def told():
-            found = {e["involvedObject"]["kind"]: e["message"] for e in claims.events(NAMESPACE, "JobRefused")}
+            found = {e["involvedObject"]["kind"]: e["message"] for e in claims.events(NAMESPACE, "JobRefused")
+                     if e["involvedObject"]["name"] == f"refused-{name}"}
             return found if len(found) == 2 else None
 
         messages = wait_for(told, 20, "JobRefused on claim and pod")
-        assert "quota" in messages["PersistentVolumeClaim"] and "administrator" in messages["Pod"], messages
+        assert f"exceeded quota: {name}" in messages["PersistentVolumeClaim"] and "administrator" in messages["Pod"], messages
     finally:
-        claims.cluster.delete(f"{quotas}/none")
-    volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/refused")
+        claims.cluster.delete(f"{quotas}/{name}")
+    volume, = (v["spec"]["volumeID"] for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/refused-{name}")
     wait_for(lambda: [j for j in claims.jobs() if j["metadata"]["labels"]["cistern.io/volume"] == volume], 70)
 
 
@@ -301,3 +306,14 @@ def test_a_source_that_cannot_be_read_says_so_before_any_volume(sources, name):
 
     told = wait_for(status, 20, f"{name} is Degraded")["lastError"]
     assert told["id"] == number and said in told["message"], told
+
+
+def test_a_secret_that_is_created_after_its_source_is_seen_within_seconds(sources, store):
+    path = f"{API}/namespaces/{NAMESPACE}/bucketsources/early"
+    phase = lambda: sources.cluster.get(path).get("status", {}).get("phase")  # noqa: E731
+    applied(sources, source("early", uri="s3://bucket/data/", endpoint=store.url, region=versitygw.REGION, pathStyle=True,
+                            secretRef={"name": "late"}))
+    wait_for(lambda: phase() == "Degraded", 20, "Degraded without its Secret")
+    sources.cluster.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", {"metadata": {"name": "late"}, "stringData": {
+        "access_key_id": versitygw.ACCESS_KEY, "secret_access_key": versitygw.SECRET_KEY}})
+    wait_for(lambda: phase() == "Ready", 20, "Ready with it")

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends failures that others report in Cistern's namespace, which users do not see, to the claim and the pods that wait
+ * for it: the provisioner's about a prime claim, and the Job controller's about a pod that it may not create. */
+#include "private.h"
+#include "util/log.h"
+#include <stdio.h>
+
+struct event_search {
+    struct str uid; /* of the object */
+    json *newest;   /* owned; NULL: none */
+};
+
+static struct str time_of(const json *event)
+{
+    return json_str_at(event, "lastTimestamp");
+}
+
+static int event_found(void *ctx, struct str key, const json *event)
+{
+    struct event_search *s = ctx;
+    (void)key;
+    if (!str_eq(json_str_at(event, "involvedObject.uid"), s->uid) ||
+        (s->newest && str_cmp(time_of(event), time_of(s->newest)) <= 0))
+        return 0;
+    json_free(s->newest);
+    s->newest = json_copy_of(event);
+    return 0;
+}
+
+/* The newest event about `uid` that was not sent yet. The caller frees; NULL: none. */
+static json *find_new(struct kube_informer *events, struct str indexed, struct str uid, struct key_state *m)
+{
+    struct event_search s = {.uid = uid};
+    (void)kube_informer_each(events, 0, indexed, event_found, &s);
+    uint64_t version = str_hash(json_str_at(s.newest, "metadata.resourceVersion"), 0);
+    if (s.newest && m->foreign_event != version) {
+        m->foreign_event = version;
+        return s.newest;
+    }
+    json_free(s.newest);
+    return NULL;
+}
+
+static bool skip(struct str *s, struct str prefix)
+{
+    bool has = str_starts(*s, prefix);
+    *s = has ? str_from(*s, prefix.len) : *s;
+    return has;
+}
+
+/* The cause without the words of the provisioner and of gRPC. False: a retry may succeed, perhaps on another node,
+ * which NodeFull reports. */
+static bool read_cause(struct str message, struct str *ret)
+{
+    static const char *const passing[] = {"ResourceExhausted", "Unavailable", "DeadlineExceeded",
+                                          "Aborted",           "Canceled",    "NotFound"};
+    struct str code = STR_NULL;
+    (void)skip(&message, STR("Volume provisioning failed with infeasible error. Retries will be delayed. "));
+    if (skip(&message, STR("rpc error: code = "))) {
+        (void)str_split(&message, ' ', &code);
+        (void)skip(&message, STR("desc = "));
+    }
+    for (size_t i = 0; i < countof(passing); i++)
+        if (str_eq(code, str_of(passing[i])))
+            return false;
+    *ret = message;
+    return message.len > 0;
+}
+
+void prime_event_send(struct populate *p, struct key_state *m, const struct claim_pair *c)
+{
+    struct str cause;
+    if (!m || !c->target_json || !c->prime_json || c->prime.volume_name.len)
+        return;
+    auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, m);
+    if (!event || !read_cause(json_str_at(event, "message"), &cause))
+        return;
+    m->pods_reason = NULL; /* it is sent once: with a new list of pods */
+    const struct kube_ref about = {.resource = &kube_persistent_volume_claims,
+                                   .ns = c->target.namespace,
+                                   .name = c->target.name,
+                                   .uid = c->target.uid};
+    struct populate_event report = {.warning = true, .reason = "ProvisioningFailed"};
+    snprintf(report.text, sizeof report.text, "%.*s", STR_FMT(cause));
+    claim_event_send(p, m, &about, &report);
+}
+
+void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, const json *job)
+{
+    struct err err, ignored;
+    uint64_t active = 0;
+    struct str uid = json_str_at(job, "metadata.uid");
+    if (!m || !uid.len || (json_opt_u64(job, "status.active", &active, &ignored) == 0 && active > 0))
+        return;
+    auto_json event = find_new(p->job_events, uid, uid, m);
+    struct str cause = json_str_at(event, "message");
+    if (!event)
+        return;
+    m->pods_reason = NULL; /* likewise */
+    (void)skip(&cause, STR("Error creating: "));
+    err_set(&err, ERR_DENIED, "%.*s", STR_FMT(cause));
+    volume_event_send_refusal(p, m, volume, &err);
+}
+
+/* ---- the watches ------------------------------------------------------------------------------------------------- */
+
+static bool read_target(const json *event, struct str *ret)
+{
+    return claim_target_uid(json_str_at(event, "involvedObject.name"), ret);
+}
+
+static void index_target(const json *event, struct sbuf *ret)
+{
+    struct str uid;
+    if (read_target(event, &uid))
+        sbuf_add(ret, uid);
+}
+
+static void prime_event_changed(void *ctx, struct str key, const json *event)
+{
+    struct str uid;
+    (void)key;
+    if (read_target(event, &uid))
+        populate_enqueue(ctx, 'c', uid);
+}
+
+static void index_object(const json *event, struct sbuf *ret)
+{
+    sbuf_add(ret, json_str_at(event, "involvedObject.uid"));
+}
+
+static void job_event_changed(void *ctx, struct str key, const json *event)
+{
+    struct populate *p = ctx;
+    (void)key;
+    auto_json job = kube_informer_get(p->jobs, str_of(p->o.job.ns), json_str_at(event, "involvedObject.name"));
+    struct str order = json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_ORDER);
+    if (order.len)
+        populate_enqueue(p, 'v', order);
+}
+
+static void watch_failed(void *ctx, const struct err *err, uint64_t wait_ns)
+{
+    (void)ctx, (void)wait_ns;
+    log_err(LOG_WARN, "events of Cistern's namespace cannot be watched", err, NULL);
+}
+
+void foreign_events_open(struct populate *p)
+{
+    struct kube_informer_options o = {.resource = &kube_events_resource,
+                                      .ns = str_of(p->o.job.ns),
+                                      .field_selector =
+                                          "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed",
+                                      .indexes = {{index_target}},
+                                      .ctx = p,
+                                      .on_added = prime_event_changed,
+                                      .on_updated = prime_event_changed,
+                                      .on_error = watch_failed};
+    p->prime_events = kube_informer_new(p->o.kube, &o);
+    o.field_selector = "involvedObject.kind=Job,reason=FailedCreate";
+    o.indexes[0].value = index_object;
+    o.on_added = o.on_updated = job_event_changed;
+    p->job_events = kube_informer_new(p->o.kube, &o);
+}
