@@ -74,7 +74,7 @@ static const struct json_field export_fields[] = {
             {"message", JSON_TEXT, AT_FAULT(message)}, {"attempts", JSON_U64, AT_FAULT(attempts)},                     \
             {"time", JSON_TIME, AT_FAULT(time_ns)},                                                                    \
     }
-enum { FAULT_FIELD_COUNT = 6 };
+enum { FAULT_FIELD_COUNT = 6, NODE_SHOWN_MAX = 24 };
 static const struct json_field error_fields[FAULT_FIELD_COUNT] = FAULT_FIELDS("object"),
                                failed_fields[FAULT_FIELD_COUNT] = FAULT_FIELDS("path");
 
@@ -173,6 +173,15 @@ static const char *first_problem(const struct api_conditions *all)
     return NULL;
 }
 
+/* A long name ends at its first dot: those of EKS have 48 characters, and a line of kubectl should fit 160 columns. */
+static void write_node(json *j, const char *node)
+{
+    struct str name = str_of(node);
+    ssize_t dot = name.len > NODE_SHOWN_MAX ? str_find(name, '.') : -1;
+    if (name.len)
+        json_set_str(j, "status.summary.node", dot > 0 ? str_sub(name, 0, (size_t)dot) : name);
+}
+
 /* kubectl shows a field in a column unchanged, so the formatted text is a field. */
 static void write_summary(json *j, const struct api_volume_status *s)
 {
@@ -213,6 +222,7 @@ json *api_volume_status_json(const struct api_volume *v)
     if (s->errors.count > 0)
         json_set(j, "status.errors", faults_json(&s->errors, error_fields));
     write_summary(j, s);
+    write_node(j, v->node);
     json_set(j, "status.conditions", api_conditions_json(&s->conditions));
     return j;
 }

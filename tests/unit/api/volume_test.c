@@ -144,6 +144,25 @@ static void the_nodes_status_is_read_as_it_was_written(void **state)
     assert_true(api_condition_is(&read->status.conditions, API_PROVISIONED, API_TRUE));
 }
 
+static void assert_shown(const char *node, const char *shown)
+{
+    auto_api_volume v = order();
+    free(v->node);
+    v->node = str_dup(str_of(node));
+    auto_json j = api_volume_status_json(v);
+    auto_mem char *text = str_dup(json_str_at(j, "status.summary.node"));
+    assert_string_equal(text, shown);
+}
+
+static void a_long_name_of_a_node_is_shown_up_to_its_first_dot(void **state)
+{
+    (void)state;
+    assert_shown("ip-192-168-123-145.eu-central-1.compute.internal", "ip-192-168-123-145");
+    assert_shown("gke-main-a3-high-3f2b1c9d-x7kq", "gke-main-a3-high-3f2b1c9d-x7kq");
+    assert_shown("10.20.30.40", "10.20.30.40");
+    assert_shown("n1.example.com", "n1.example.com");
+}
+
 static void verdict_has_only_the_conditions_of_the_controller(void **state)
 {
     (void)state;
@@ -180,6 +199,7 @@ int main(void)
         cmocka_unit_test(order_with_an_invalid_volume_id_is_refused),
         cmocka_unit_test(order_with_a_retired_field_is_still_read),
         cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
+        cmocka_unit_test(a_long_name_of_a_node_is_shown_up_to_its_first_dot),
         cmocka_unit_test(verdict_has_only_the_conditions_of_the_controller),
         cmocka_unit_test(phases_have_the_names_of_the_schema),
     };
