@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 
 import pytest
 import yaml
@@ -437,3 +438,10 @@ def test_every_value_of_the_chart_changes_something(rendered):
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         done = dict(zip(asked, pool.map(acts, asked)))
     assert {key: said for key, (acted, said) in done.items() if not acted or said} == {}
+
+
+def test_the_gke_example_selects_local_ssds_and_no_persistent_disk():
+    """Google's names: the boot disk of an A3 machine is an NVMe disk, too."""
+    pool, = yaml.safe_load((TOP / "deploy/examples/gke-a3/values.yaml").read_text())["pools"]
+    names = ["nvme_card", "nvme_card0", "nvme_card15", "nvme_card-pd"]
+    assert [n for n in names if any(fnmatchcase(n, model) for model in pool["devices"]["models"])] == names[:3]
