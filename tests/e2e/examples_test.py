@@ -11,6 +11,7 @@ from e2e.lib.clouds import Clouds
 from e2e.lib.machine import eventually
 from e2e.lib.ours import API
 from e2e.lib.stories import BUSYBOX, Store, nothing_is_left
+from lint.pages import blocks_of
 from paths import TOP
 from servers import versitygw
 from servers.tls import Authority
@@ -22,6 +23,8 @@ FILES = {"config.json": b"{}", "a.fa": b"A" * 1000, "sub/b.fa": b"B" * 1000, "pa
 
 
 def manifests(name):
+    if name == "README":
+        return list(yaml.safe_load_all(next(b.text for b in blocks_of(TOP, "README.md") if b.kind == "yaml")))
     return [o for file in sorted((EXAMPLES / name / "manifests").glob("*.yaml")) for o in yaml.safe_load_all(file.read_text())]
 
 
@@ -72,7 +75,7 @@ def names_an_authority(name):
     return any("caBundle" in one.get("spec", {}) for one in manifests(name))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in CLOUDS])
+@pytest.mark.parametrize("name", ["README", *(name for name in NAMES if name not in CLOUDS)])
 def test_an_example_does_what_it_says(cluster, request, team, name):
     store, buckets = request.getfixturevalue("private_store" if names_an_authority(name) else "store"), {}
     objects = [adapted(one, store, buckets) for one in manifests(name)]

@@ -192,6 +192,14 @@ def test_the_manifests_that_helm_prints_are_accepted_as_pasted(cluster):
     assert [line.split("/")[0] for line in done.stdout.splitlines()] == ["bucketsource.cistern.io", "persistentvolumeclaim", "pod"]
 
 
+def test_the_manifests_of_the_readme_are_accepted_as_pasted(cluster):
+    """Into the namespace default: every cluster has it."""
+    block, = (b for b in of("yaml") if b.page == "README.md")
+    told = cluster.kubectl("apply", "-n", "default", "--dry-run=server", "--validate=strict", "-f", "-", stdin=block.text)
+    assert [line.split("/")[0] for line in told.splitlines()] == ["bucketsource.cistern.io", "persistentvolumeclaim", "pod"]
+    assert "namespace:" not in block.text
+
+
 @pytest.mark.parametrize("block", of("yaml values"), ids=lambda b: b.place)
 def test_values_are_accepted_by_the_chart(block, tmp_path):
     (tmp_path / "values.yaml").write_text(block.text)
