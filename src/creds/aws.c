@@ -479,7 +479,7 @@ static int open_chain(const struct creds_options *o, struct sbuf *skipped, struc
     if (r < 0 || *ret)
         return r;
     if (named || env_get("AWS_PROFILE"))
-        return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS, "the profile '%s' has no access key",
+        return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS, "there is no profile '%s' with an access key",
                         profile_name(o->profile));
     sbuf_adds(skipped, ", profile 'default' (it has no access key)");
     return open_fetched(o->region, ret, err);

@@ -6,7 +6,9 @@
 #include "hedge.h"
 #include "telemetry.h"
 #include "util/clock.h"
+#include "util/file.h"
 #include "util/thread.h"
+#include <fcntl.h>
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -21,6 +23,20 @@ static struct store_retry with_defaults(struct store_retry r)
     if (r.backoff_cap_ns == 0)
         r.backoff_cap_ns = 32 * NS_PER_SECOND;
     return r;
+}
+
+/* libcurl reads the file at the first TLS connection only, and an http:// endpoint has none. */
+static int check_ca_file(const char *path, struct err *err)
+{
+    enum { FILE_MAX = 16 << 20 };
+    auto_mem char *text = NULL;
+    size_t len;
+    struct err cause;
+    if (file_read(AT_FDCWD, path, FILE_MAX, &text, &len, &cause) < 0)
+        return err_fail(err, ERR_INVALID, CIS_CERTIFICATE_UNTRUSTED, "the file of CA certificates: %s", cause.text);
+    if (!strstr(text, "-----BEGIN "))
+        return err_fail(err, ERR_INVALID, CIS_CERTIFICATE_UNTRUSTED, "'%s' has no CA certificate in PEM form", path);
+    return 0;
 }
 
 int store_open(const struct store_options *o, struct store **ret, struct err *err)
@@ -49,6 +65,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     r = s->guard ? 0 : trust_environment(&s->guard, err);
     if (r == 0)
         r = s->backend->open(s, o, &uri, err);
+    if (r == 0 && s->ca_file)
+        r = check_ca_file(s->ca_file, err);
     if (r < 0)
         return r;
     *ret = take(&s);

@@ -164,7 +164,7 @@
     X(4023, EXPORT_RECORD_VERSION, "use the Cistern that wrote it, or a newer one") \
     X(4030, EXPORT_PENDING, "wait: the caller retries") \
     X(4031, EXPORT_INTERRUPTED, "wait: the export is retried in %s") \
-    X(4409, OBJECT_NOT_OURS, "remove one of the two, or set export.conflict to overwrite or version; both are kept") \
+    X(4409, OBJECT_NOT_OURS, "remove one of the two, or set export.conflict (--conflict) to overwrite or version; both are kept") \
     X(5001, KUBERNETES_CONFIG, "run in a pod, or check the file of --kubeconfig") \
     X(5002, API_SERVER_UNREACHABLE, "check that the API server at %.*s runs and can be reached") \
     X(5003, API_DENIED, "check the roles of the service account") \

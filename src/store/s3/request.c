@@ -334,7 +334,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
                         STR_FMT(c->job.args.write.storage_class));
     if (rejects_key(w->code))
         return err_fail(&c->err, ERR_DENIED, CIS_CREDENTIALS_REJECTED,
-                        "%d %.*s: the store does not accept the key from %s", w->status, STR_FMT(w->code),
+                        "%d %.*s: the store rejected the access key (%s)", w->status, STR_FMT(w->code),
                         creds_source_name(c->job.store->creds));
     if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch")))
         return err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED,

@@ -75,7 +75,9 @@ ROWS = [
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY= AWS_EC2_METADATA_DISABLED=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
     ("ls s3://bench/in/ --anonymous", DENIED, "s3://bench/in/", "s3:ListBucket denied", "grant the missing permission"),
-    ("ls s3://bench/in/ --profile nobody", USAGE, "'nobody'", "no access key", "name a profile"),
+    ("ls s3://bench/in/ --profile nobody", USAGE, "there is no profile 'nobody'", "with an access key", "name a profile"),
+    ("ls s3://bench/in/ --ca-file missing", USAGE, "'missing'", "No such file", "check --ca-file"),
+    ("ls s3://bench/in/ --ca-file data/file", USAGE, "'data/file'", "no CA certificate in PEM form", "check --ca-file"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=data/file", USAGE, "'data/file'", "not JSON", "set credentials"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data/file", USAGE, "'data/file'", "line 1 is neither [SECTION]", "correct the file"),
@@ -102,7 +104,7 @@ ROWS = [
 # The code of an S3 error with status 400, and words of the answer.
 WORDS = "words of the store"
 CODES = {  # code and message: status of the store, exit code, words of the answer
-    ("InvalidToken", WORDS): (400, DENIED, "the store does not accept the key", "check or renew"),
+    ("InvalidToken", WORDS): (400, DENIED, "the store rejected the access key", "check or renew"),
     ("KMS.DisabledException", WORDS): (400, DENIED, f"400 KMS.DisabledException: {WORDS}", "grant the missing permission"),
     ("InvalidRequest", "The object was stored using a form of Server Side Encryption. The correct parameters must be provided."):
         (400, ENVIRONMENT, "a customer-provided key", "exclude the object"),

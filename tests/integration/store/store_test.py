@@ -206,7 +206,7 @@ def test_wrong_secret_is_reported_and_not_shown(s3_bucket):
 def test_unknown_access_key_is_reported_as_rejected_credentials(s3_bucket):
     answer = s3_bucket.call("list", env=dict(s3_bucket.env, AWS_ACCESS_KEY_ID="no-such-key"))
     assert answer.code == "DENIED" and answer.id == 1401, answer
-    assert "does not accept the key" in answer.text
+    assert "rejected the access key" in answer.text
 
 
 def test_the_right_to_write_is_tested_without_a_trace(bucket):
