@@ -35,6 +35,7 @@
     X(1427, STORE_FULL, "free space in the bucket or raise its quota, then run the same command again") \
     X(1428, REJECTED_WITHOUT_REASON, "check the region and the session token; an object with a customer-provided key (SSE-C) cannot be read") \
     X(1429, STORE_THROTTLED, "lower the concurrency") \
+    X(1430, PAYER_MISSING, "name the project to bill: --billing-project, or requesterPays of the BucketSource") \
     X(1500, STORE_FAILED, "try again after the store has recovered") \
     X(1501, CATALOG_CORRUPT, "run again with --no-resume to start over") \
     X(1502, CATALOG_VERSION, "use the version that wrote it, or run again with --no-resume") \

@@ -91,6 +91,13 @@ static bool says_no_bucket(const struct store_call *c, int status, struct str me
     return status == 404 && str_starts(message, STR("The specified bucket does not exist"));
 }
 
+/* "Bucket is a requester pays bucket but no user project provided." */
+static bool wants_payer(int status, struct str message)
+{
+    static const char words[] = "requester pays";
+    return status == 400 && message.len && memmem(message.ptr, message.len, words, sizeof words - 1) != NULL;
+}
+
 void gcs_refused(struct store_call *c, int status)
 {
     struct str code_word = STR_NULL, message = str_trim(str_sub(sbuf_str(&c->got), 0, 200));
@@ -102,10 +109,12 @@ void gcs_refused(struct store_call *c, int status)
     bool is_no_bucket = says_no_bucket(c, status, message);
     struct status_words w = call_words(c, status, code_word, message);
     int code = call_status(c, &w);
-    if (is_no_bucket) {
+    if (is_no_bucket)
         code = err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404: there is no bucket '%s'",
                         c->job.store->bucket);
-    }
+    else if (wants_payer(status, message))
+        code = err_fail(&c->err, ERR_DENIED, CIS_PAYER_MISSING, "400: bucket '%s' bills the requester",
+                        c->job.store->bucket);
     call_end(c, code);
 }
 

@@ -2,6 +2,7 @@
 """Wrong commands, URIs, flags, credentials, files and networks. Each answer names the object, the cause and the next step,
 and something is said within ten seconds."""
 import contextlib
+import json
 import os
 import select
 import socket
@@ -185,6 +186,13 @@ def test_a_refusal_by_the_store_is_answered_by_its_cause(tmp_path, code):
     error = "<Error><Code>{}</Code><Message>{}</Message></Error>".format(*code).encode()
     code, said = refused(tmp_path, (status, {"content-type": "application/xml"}, error), "ls", "s3://bench/in/")
     assert code == exit_code and all(part in said for part in told), said
+
+
+def test_a_bucket_that_bills_the_requester_is_answered_by_the_flag_of_a_project(tmp_path):
+    message = "Bucket is a requester pays bucket but no user project provided."
+    error = json.dumps({"error": {"code": 400, "message": message, "errors": [{"reason": "required"}]}}).encode()
+    code, said = refused(tmp_path, (400, {"content-type": "application/json"}, error), "ls", "gs://bench/in/", "--anonymous")
+    assert code == DENIED and "gs://bench/in/" in said and "bills the requester" in said and "--billing-project" in said, said
 
 
 @pytest.mark.parametrize("server", PLAIN)
