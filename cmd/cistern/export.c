@@ -286,9 +286,8 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
 /* Records of uploads are kept in the user's state directory, never in DIR. */
 static int open_state(struct export_cmd *j, const char *dir, struct err *err)
 {
-    char path[PATH_MAX], real[PATH_MAX];
+    char path[PATH_MAX], real[PATH_MAX], hex[17];
     uint8_t sum[32];
-    char hex[17];
     const char *home = env_get("HOME"), *base = env_get("XDG_STATE_HOME");
     if (!realpath(dir, real))
         return err_sys(err, errno, "cannot find the directory '%s'", dir);
@@ -301,6 +300,8 @@ static int open_state(struct export_cmd *j, const char *dir, struct err *err)
                         : snprintf(path, sizeof path, "%s/.local/state/cistern/export/%s", home, hex);
     if (n >= (int)sizeof path)
         return err_set(err, ERR_INVALID, "the path of the state directory is too long");
+    if (path_is_below(path, real)) /* the run would wait for its own records, which are open for writing */
+        return err_set(err, ERR_INVALID, "the state directory '%s' is in '%s': name another by --state", path, real);
     j->state_path = str_dup(str_of(path));
     j->state_kept_len = path_existing_len(path);
     return dir_make_path(path, 0700, &j->state, err);

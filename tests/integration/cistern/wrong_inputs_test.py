@@ -43,6 +43,8 @@ ROWS = [
     ("hydrate s3://bench/in/ out --include [a", USAGE, "'[a'", "malformed at byte 1", "'[' is not closed"),
     ("hydrate s3://bench/in/ out --endpoint", USAGE, "--endpoint", "needs a value", "--endpoint URL"),
     ("hydrate s3://bench/in/ out --log-level loud", USAGE, "'loud'", "not a log level", "debug, info, warn or error"),
+    ("export data s3://bench/o/ --state data/state", USAGE, "'data/state'", "is in '", "name another by --state"),
+    ("export . s3://bench/o/", USAGE, ".local/state/cistern/export/", "is in '", "name another by --state"),
     ("export data s3://bench/o/ --conflict maybe", USAGE, "--conflict", "not 'maybe'", "fail, overwrite or version"),
     ("export data s3://bench/o/ --since yesterday", USAGE, "--since", "'yesterday'", "an age as 2h"),
     ("export data s3://bench/o/ --delete-after now", USAGE, "--delete-after", "", "only never is supported"),
@@ -67,7 +69,7 @@ ROWS = [
     ("export data/file s3://bench/o/", USAGE, "'data/file'", "Not a directory", "--include"),
     ("hydrate s3://bench/in/ loop/out", USAGE, "'loop/out'", "Too many levels of symbolic links", "replace the symbolic link"),
     (f"hydrate s3://bench/in/ {'n' * 300}", USAGE, "n" * 100, "File name too long", "use shorter names"),
-    ("export data s3://bench/o/ --state data/file", USAGE, "'data/file", "Not a directory", "move it away"),
+    ("export data s3://bench/o/ --state half", USAGE, "'half", "Not a directory", "move it away"),
     ("status nowhere", NOT_FOUND, "'nowhere'", "not a pool", "name a directory"),
     ("doctor --pool relative", ENVIRONMENT, "'relative'", "is not DIR", "absolute DIR"),
     # credentials

@@ -75,8 +75,8 @@ def fsx(file, tmp_path, seed):
 
 
 def run_fsx(config, operations, seed, file):
-    """What one fsx wrote. It may choose posix_fallocate of no bytes, which is EINVAL on every disk, and take that for a
-    finding (seed 400002, operation 3345): then the next seed."""
+    """Runs one fsx and returns its output. fsx may choose posix_fallocate of no bytes, which is EINVAL on every disk, and
+    take that for a finding (seed 400002, operation 3345): then the next seed."""
     while True:
         words = ["-f", config, "-N", str(operations), "-S", str(seed), "-P", config.parent, file]
         done = subprocess.run([SUITES / "fsx", *words], capture_output=True, text=True, timeout=FSX_SECONDS, check=False)
