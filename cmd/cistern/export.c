@@ -8,13 +8,13 @@
 #include "export/owner.h"
 #include "export/run.h"
 #include "export/walk.h"
+#include "export_state.h"
 #include "hydrate/status.h"
 #include "pool/record.h"
 #include "pool/volume.h"
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/file.h"
-#include "util/hash.h"
 #include "util/thread.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -74,9 +74,8 @@ static const char usage[] = "Usage: cistern export [flags] DIR URI\n"
 struct export_cmd {
     struct spec *spec; /* owned; of the volume, or made from flags */
     struct volume *volume;
-    int state, export_dir, lock, data; /* owned */
-    char *state_path;                  /* owned; NULL: a volume's */
-    size_t state_kept_len;             /* from state_path: the longest part of it that existed before this run */
+    struct export_state state;  /* owned */
+    int export_dir, lock, data; /* owned */
     enum verdict_purpose purpose;
     uint64_t writes;   /* of the sealed volume, when the run started */
     char *destination; /* owned */
@@ -283,40 +282,6 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
     return r < 0 ? r : spec_check_owed(s, err);
 }
 
-/* Records of uploads are kept in the user's state directory, never in DIR. */
-static int open_state(struct export_cmd *j, const char *dir, struct err *err)
-{
-    char path[PATH_MAX], real[PATH_MAX], hex[17];
-    uint8_t sum[32];
-    const char *home = env_get("HOME"), *base = env_get("XDG_STATE_HOME");
-    if (!realpath(dir, real))
-        return err_sys(err, errno, "cannot find the directory '%s'", dir);
-    if (!flags.state && !base && !home)
-        return err_set(err, ERR_INVALID, "HOME and XDG_STATE_HOME are not set: use --state DIR");
-    sha256(str_of(real), sum);
-    hex_text(sum, 8, hex);
-    int n = flags.state ? snprintf(path, sizeof path, "%s", flags.state)
-            : base      ? snprintf(path, sizeof path, "%s/cistern/export/%s", base, hex)
-                        : snprintf(path, sizeof path, "%s/.local/state/cistern/export/%s", home, hex);
-    if (n >= (int)sizeof path)
-        return err_set(err, ERR_INVALID, "the path of the state directory is too long");
-    if (path_is_below(path, real)) /* the run would wait for its own records, which are open for writing */
-        return err_set(err, ERR_INVALID, "the state directory '%s' is in '%s': name another by --state", path, real);
-    j->state_path = str_dup(str_of(path));
-    j->state_kept_len = path_existing_len(path);
-    return dir_make_path(path, 0700, &j->state, err);
-}
-
-/* A dry run records no upload, so it creates no state directory. */
-static void remove_new_state(const struct export_cmd *j)
-{
-    struct err ignored;
-    if (!flags.dry_run || !j->state_path || j->state_kept_len == strlen(j->state_path))
-        return;
-    (void)!dir_remove(j->state, VOLUME_EXPORT, &ignored); /* the user may remove what is left */
-    dir_remove_empty(j->state_path, j->state_kept_len);
-}
-
 static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)
 {
     int r = policy_of_flags(j, uri, err);
@@ -324,7 +289,7 @@ static int open_directory(struct export_cmd *j, const char *dir, const char *uri
         r = dir_open(AT_FDCWD, dir, &j->data, err);
     if (r < 0)
         return err_wrap(err, "export sends a directory (select files of it with --include)");
-    return open_state(j, dir, err);
+    return export_state_open(&j->state, flags.state, dir, err);
 }
 
 /* A file is unchanged since hydration if the catalog has it with this size and mtime. Its ctime, which no program can
@@ -364,7 +329,7 @@ static int open_volume(struct export_cmd *j, struct err *err)
     if (r == 0)
         r = volume_check_uncovered(j->volume, err);
     if (r == 0)
-        r = dir_open(j->volume->dir, ".", &j->state, err);
+        r = dir_open(j->volume->dir, ".", &j->state.fd, err);
     if (r == 0)
         load_hydrated(j);
     return r;
@@ -412,9 +377,8 @@ static void close_job(struct export_cmd *j)
     store_free(j->store);
     index_free(j->catalog);
     free(j->destination);
-    remove_new_state(j);
-    free(j->state_path);
-    int fds[] = {j->data, j->export_dir, j->lock, j->state};
+    export_state_done(&j->state, flags.dry_run);
+    int fds[] = {j->data, j->export_dir, j->lock};
     for (size_t i = 0; i < countof(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -566,7 +530,7 @@ static int prepare(struct export_cmd *j, char **argv, struct err *err)
 {
     int r = flags.volume ? open_volume(j, err) : open_directory(j, argv[1], argv[2], err);
     if (r == 0)
-        r = verdict_lock(j->state, &j->export_dir, &j->lock, err);
+        r = verdict_lock(j->state.fd, &j->export_dir, &j->lock, err);
     if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
         r = read_writes(j, err);
     if (r == 0 && j->volume)
@@ -590,7 +554,7 @@ int verb_export(int argc, char **argv)
     sigset_t blocked = stop_signals();
     sigaddset(&blocked, SIGIO);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    struct export_cmd j = {.state = -1, .export_dir = -1, .lock = -1, .data = -1};
+    struct export_cmd j = {.state.fd = -1, .export_dir = -1, .lock = -1, .data = -1};
     pthread_mutex_init(&j.lock_term, NULL);
     term_init(&j.term, globals.json, globals.quiet, globals.no_progress);
     code = prepare(&j, argv, &err) < 0 ? exit_with(&err, globals.json) : run_job(&j);

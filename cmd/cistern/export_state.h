@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* export_state.h - The directory in which an export of DIR records its uploads: the user's, never DIR. home: main. */
+#pragma once
+
+#include "util/err.h"
+
+struct export_state {
+    int fd;          /* owned; -1: none */
+    char *path;      /* owned; NULL: of a volume, whose directory it is */
+    size_t kept_len; /* from path: the longest part of it that existed before this run */
+};
+
+/* Creates and opens `named`, or a directory of its own for `dir` in the user's state directory. */
+must_check int export_state_open(struct export_state *s, const char *named, const char *dir, struct err *err);
+/* A dry run records no upload: `is_dry_run` removes what export_state_open() created. */
+void export_state_done(struct export_state *s, bool is_dry_run);
