@@ -340,7 +340,7 @@ int target_place(const struct target *t, int dir, const char *name, uint64_t id,
             return target_foreign_error(err);
         r = renameat(t->temporary, temporary, dir, name);
     }
-    return r == 0 ? 0 : err_sys(err, errno, "cannot name '%s'", name);
+    return r == 0 ? 0 : err_sys(err, errno, "cannot rename the new file to '%s'", name);
 }
 
 void target_drop(const struct target *t, int dir, const char *name, uint64_t id)
@@ -452,7 +452,7 @@ int target_finish(struct target *t, bool whole, bool durable, struct err *err)
         return 0;
     if (t->kind == TARGET_STAGED && !t->is_renamed) {
         if (name_data(t) != 0 && errno != ENOENT)
-            return err_sys(err, errno, "cannot name '%s'", t->name);
+            return err_sys(err, errno, "cannot rename the new directory to '%s'", t->name);
         t->is_renamed = true;
         if (durable)
             r = dir_sync(t->parent, t->name, err);
