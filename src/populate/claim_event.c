@@ -56,15 +56,27 @@ static bool tell_kept(struct populate *p, const struct kube_ref *claim, const st
     auto_lock(&p->pods_lock);
     uint64_t now_ns = clock_now_ns();
     list_foreach (&p->pod_lists, l, node) {
-        if (now_ns - l->taken_ns >= NO_POD_NS) {
-            list_remove(&p->pod_lists, &l->node);
-            pod_list_free(l);
-        } else if (str_eq(str_of(l->ns), claim->ns)) {
+        if (now_ns - l->taken_ns < NO_POD_NS && str_eq(str_of(l->ns), claim->ns)) {
             *ret_found = tell_listed(p, l->list, claim, what);
             return true;
         }
     }
     return false;
+}
+
+/* Replaces an older list of the namespace, and drops those that are outdated. */
+static void keep_pods(struct populate *p, struct str ns, json *own_list, uint64_t taken_ns)
+{
+    struct pod_list *own = xcalloc(1, sizeof *own), *l;
+    *own = (struct pod_list){.ns = str_dup(ns), .list = own_list, .taken_ns = taken_ns};
+    auto_lock(&p->pods_lock);
+    uint64_t now_ns = clock_now_ns();
+    list_foreach (&p->pod_lists, l, node)
+        if (now_ns - l->taken_ns >= NO_POD_NS || str_eq(str_of(l->ns), ns)) {
+            list_remove(&p->pod_lists, &l->node);
+            pod_list_free(l);
+        }
+    list_add(&p->pod_lists, &own->node);
 }
 
 /* Returns whether the claim has one. An event that is not sent again must not miss a new pod: `is_first` asks for a new
@@ -86,10 +98,7 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
     if (kube_call(p->o.kube, &q, &list, &ignored) < 0)
         return false;
     found = tell_listed(p, list, claim, what);
-    struct pod_list *l = xcalloc(1, sizeof *l);
-    *l = (struct pod_list){.ns = str_dup(claim->ns), .list = list, .taken_ns = now_ns};
-    auto_lock(&p->pods_lock);
-    list_add(&p->pod_lists, &l->node);
+    keep_pods(p, claim->ns, list, now_ns);
     return found;
 }
 
@@ -97,10 +106,10 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
                       const struct populate_event *what)
 {
     uint64_t now_ns = clock_now_ns();
-    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
     bool is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return;
+    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
     bool found = tell_pods(p, claim, what, !is_same);
     if (!m)
         return;

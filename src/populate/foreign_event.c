@@ -28,13 +28,13 @@ static int event_found(void *ctx, struct str key, const json *event)
 }
 
 /* The newest event about `uid` that was not sent yet. The caller frees; NULL: none. */
-static json *find_new(struct kube_informer *events, struct str indexed, struct str uid, struct key_state *m)
+static json *find_new(struct kube_informer *events, struct str indexed, struct str uid, uint64_t *sent)
 {
     struct event_search s = {.uid = uid};
     (void)kube_informer_each(events, 0, indexed, event_found, &s);
     uint64_t version = str_hash(json_str_at(s.newest, "metadata.resourceVersion"), 0);
-    if (s.newest && m->foreign_event != version) {
-        m->foreign_event = version;
+    if (s.newest && *sent != version) {
+        *sent = version;
         return s.newest;
     }
     json_free(s.newest);
@@ -72,7 +72,7 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
     struct str cause;
     if (!m || !c->target_json || !c->prime_json || c->prime.volume_name.len)
         return;
-    auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, m);
+    auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, &m->foreign_events[0]);
     if (!event || !read_cause(json_str_at(event, "message"), &cause))
         return;
     m->pods_reason = NULL; /* it is sent once: with a new list of pods */
@@ -85,16 +85,27 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
     claim_event_send(p, m, &about, &report);
 }
 
-void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, const json *job)
+/* The Job controller reports passing failures in the same way. */
+static bool is_refusal(struct str message)
+{
+    static const char *const words[] = {"is forbidden", "denied the request", "is invalid"};
+    for (size_t i = 0; message.len && i < countof(words); i++)
+        if (memmem(message.ptr, message.len, words[i], strlen(words[i])) != NULL)
+            return true;
+    return false;
+}
+
+void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
+                    const json *job)
 {
     struct err err, ignored;
     uint64_t active = 0;
     struct str uid = json_str_at(job, "metadata.uid");
     if (!m || !uid.len || (json_opt_u64(job, "status.active", &active, &ignored) == 0 && active > 0))
         return;
-    auto_json event = find_new(p->job_events, uid, uid, m);
+    auto_json event = find_new(p->job_events, uid, uid, &m->foreign_events[slot]);
     struct str cause = json_str_at(event, "message");
-    if (!event)
+    if (!is_refusal(cause))
         return;
     m->pods_reason = NULL; /* likewise */
     (void)skip(&cause, STR("Error creating: "));

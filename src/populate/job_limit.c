@@ -151,13 +151,15 @@ bool job_limit_take(struct job_limit *l, const struct job_request *r, bool is_ru
     return own->is_running;
 }
 
-void job_limit_leave(struct job_limit *l, const char *volume)
+bool job_limit_leave(struct job_limit *l, const char *volume)
 {
     struct limited_job *e = find_job(l, volume);
-    if (e && e->is_running)
+    bool had_place = e && e->is_running;
+    if (had_place)
         end_turn(l, e->ns);
     if (e)
         remove_job(l, e);
+    return had_place;
 }
 
 void job_limit_forget_waiting(struct job_limit *l)

@@ -22,8 +22,8 @@ struct job_request {
  * whatever the limits are. */
 bool job_limit_take(struct job_limit *l, const struct job_request *r, bool is_running);
 
-/* The volume's Job has ended, or is not requested now. An unknown volume is fine. */
-void job_limit_leave(struct job_limit *l, const char *volume);
+/* The volume's Job has ended, or is not requested now. Did that free a place? An unknown volume is fine. */
+bool job_limit_leave(struct job_limit *l, const char *volume);
 
 /* Removes the volumes that wait: a new leader enqueues all volumes again. */
 void job_limit_forget_waiting(struct job_limit *l);

@@ -37,9 +37,10 @@ struct key_state {
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
     uint64_t no_pod_ns;               /* pause before the next look for a pod that waits */
-    uint64_t foreign_event;           /* hash of the version of the last event of foreign_event.c; 0: none */
-    unsigned probes;                  /* of a source: number of probes that its status includes */
-    uint64_t generation;              /* of a source, when its volumes were last enqueued; 0: unknown */
+    /* Hashes of the versions of the last events of foreign_event.c; 0: none. A claim has the first only. */
+    uint64_t foreign_events[JOB_SLOTS];
+    unsigned probes;     /* of a source: number of probes that its status includes */
+    uint64_t generation; /* of a source, when its volumes were last enqueued; 0: unknown */
 };
 
 enum { KEY_STATES_MAX = 200000, KEY_BYTES_MAX = 512, PROBE_THREADS = 16, PROBE_SLOTS = 256 };
@@ -65,6 +66,7 @@ struct populate {
     struct kube_informer *prime_events;                      /* owned: the provisioner's, about primes */
     struct kube_informer *job_events;                        /* owned: the Job controller's, about pods of Jobs */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
+    atomic_bool was_synced;                                  /* all informers were, at some time */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */
@@ -167,7 +169,8 @@ void foreign_events_open(struct populate *p);
 /* Sends the provisioner's last event about the prime, once. */
 void prime_event_send(struct populate *p, struct key_state *m, const struct claim_pair *c);
 /* Sends why the pod of this Job cannot be created, once for each event of the Job controller. NULL: no Job. */
-void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, const json *job);
+void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
+                    const json *job);
 
 /* ---- volume_event_send.c ----------------------------------------------------------------------------------------- */
 

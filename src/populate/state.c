@@ -130,8 +130,7 @@ void job_limit_ended(struct populate *p, enum job_slot slot, struct str volume)
 {
     auto_mem char *ended = str_dup(volume);
     pthread_mutex_lock(&p->lock);
-    job_limit_leave(&p->limits[slot], ended);
-    const char *next = job_limit_next(&p->limits[slot]);
+    const char *next = job_limit_leave(&p->limits[slot], ended) ? job_limit_next(&p->limits[slot]) : NULL;
     auto_mem char *name = next ? str_dup(str_of(next)) : NULL;
     pthread_mutex_unlock(&p->lock);
     if (name)

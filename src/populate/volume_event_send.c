@@ -84,7 +84,7 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
     if (!find_claim(volume, &claim))
         return;
     snprintf(report.text, sizeof report.text,
-             "node %.100s hydrates as many volumes as populate.maxConcurrentPerNode allows; half of them are for one "
+             "node %.100s hydrates as many volumes as populate.maxConcurrentPerNode allows, or half of them for this "
              "namespace",
              volume->node);
     claim_event_send(p, m, &claim, &report);

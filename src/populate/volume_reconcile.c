@@ -395,8 +395,12 @@ static int serve(struct volume_view *v, size_t slot, uint64_t *again_ns)
     if (v->state && !f.wanted)
         v->state->failures[slot] = 0;
     switch (step.action) {
-    case JOB_CREATE:
-        return create_job(v, f.kind);
+    case JOB_CREATE: {
+        int r = create_job(v, f.kind);
+        if (r < 0)
+            job_limit_ended(v->p, (enum job_slot)slot, v->name); /* until the next try, the place is another volume's */
+        return r;
+    }
     case JOB_DELETE: {
         int r = delete_job(v, slot);
         if (r == 0 && step.failed)
@@ -524,7 +528,7 @@ static void send_events(struct volume_view *v)
     if (v->state)
         volume_event_send(v->p, v->state, v->volume, v->source_json);
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
-        job_event_send(v->p, v->state, v->volume, v->job_json[slot]);
+        job_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
     if (lets_drain(v))
         volume_event_send_drain(v->p, v->volume);
 }
