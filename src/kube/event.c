@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 enum {
-    SERIES_DEFAULT = 1024,
+    SERIES_DEFAULT = 4096,
     INBOX_MAX = 1024, /* not yet seen by the loop */
     MESSAGE_MAX = 250,
     NAME_PART_MAX = 200, /* bytes of the object's name within the event's */
@@ -170,16 +170,23 @@ static void write_if_allowed(struct event_series *s)
         write_series(s);
 }
 
+static bool is_pending(const struct event_series *s)
+{
+    return s->unsent || s->job;
+}
+
 static void sweep_due(struct timer *t)
 {
     struct kube_events *e = container_of(t, struct kube_events, sweep);
     uint64_t now = loop_now_ns(e->kube->loop);
     bool unsent = false;
     struct event_series *s;
-    list_foreach (&e->recent, s, node) {
+    /* From the least recent: an event that does not recur goes before those that do, which come to the front. */
+    for (struct list_node *n = e->recent.last; n; n = n->prev) {
+        s = list_entry(n, struct event_series, node);
         if (s->unsent && !s->job && now - s->wrote_ns >= (s->failed ? AGAIN_NS : QUIET_NS))
             write_if_allowed(s);
-        unsent |= s->unsent || s->job;
+        unsent |= is_pending(s);
     }
     if (unsent)
         loop_timer_set(e->kube->loop, t, SWEEP_NS);
@@ -202,10 +209,14 @@ static struct event_series *find_series(const struct kube_events *e, const struc
     return NULL;
 }
 
+/* The least recent that is in the API server, else the least recent. */
 static void drop_oldest(struct kube_events *e)
 {
-    struct event_series *oldest = list_entry(e->recent.last, struct event_series, node);
-    if (oldest->unsent)
+    struct list_node *n = e->recent.last;
+    while (n && is_pending(list_entry(n, struct event_series, node)))
+        n = n->prev;
+    struct event_series *oldest = list_entry(n ? n : e->recent.last, struct event_series, node);
+    if (is_pending(oldest))
         atomic_fetch_add(&e->dropped, 1);
     list_remove(&e->recent, &oldest->node);
     series_free(oldest);

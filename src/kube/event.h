@@ -14,7 +14,7 @@ struct kube_events;
 struct kube_events_options {
     const char *component; /* source component: "cistern-controller". Static */
     struct str instance;   /* the pod's or node's name */
-    unsigned series_max;   /* limit of recent events; 0: 1,024 */
+    unsigned series_max;   /* limit of recent events; 0: 4,096 */
 };
 
 enum kube_event_type { KUBE_NORMAL, KUBE_WARNING };
