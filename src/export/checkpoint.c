@@ -157,6 +157,7 @@ struct plan_options run_plan_options(const struct export_run *r)
                                  .logbook = r->logbook,
                                  .data = r->o.data,
                                  .since_ns = r->o.since_ns,
+                                 .records = &r->records,
                                  .ctx = (void *)r,
                                  .is_hydrated = r->o.is_hydrated ? ask_hydrated : NULL};
 }

@@ -171,6 +171,7 @@ struct export_run {
     struct run_options o;
     struct loop *home; /* borrowed: the first worker's */
     struct export_plan plan;
+    struct stat records;     /* of options.export_dir */
     struct logbook *logbook; /* owned */
     struct budget *budget;   /* owned */
     uint64_t memory_bytes;   /* its size */

@@ -166,8 +166,12 @@ int plan_make(const struct plan_options *o, struct export_plan *ret, struct err 
 {
     struct export_plan p = {.names = arena_new(1 << 18, (size_t)4 << 30)};
     struct planning g = {.o = o, .plan = &p};
-    struct walk_sink sink = {
-        .ctx = &g, .on_file = add_file, .on_skip = add_skip, .on_error = add_error, .is_stopped = is_stopped};
+    struct walk_sink sink = {.ctx = &g,
+                             .on_file = add_file,
+                             .on_skip = add_skip,
+                             .on_error = add_error,
+                             .records = o->records,
+                             .is_stopped = is_stopped};
     struct pick_rules rules = plan_rules(o->policy);
     struct scoring scoring = {.planning = &g, .rules = &rules};
     int r = fill_filter(&g.filter, o->policy, err);
@@ -218,8 +222,12 @@ int plan_check_group(const struct plan_options *o, const struct pick_group *grou
                      struct err *err)
 {
     struct planning g = {.o = o, .marker = marker};
-    struct walk_sink sink = {
-        .ctx = &g, .on_file = check_file, .on_skip = pass_over, .on_error = report_error, .is_stopped = is_stopped};
+    struct walk_sink sink = {.ctx = &g,
+                             .on_file = check_file,
+                             .on_skip = pass_over,
+                             .on_error = report_error,
+                             .records = o->records,
+                             .is_stopped = is_stopped};
     uint64_t planned = group->end - group->first - has_marker;
     int r = fill_filter(&g.filter, o->policy, err);
     if (r == 0)

@@ -13,8 +13,9 @@
 struct plan_options {
     const struct spec_export *policy;
     const struct logbook *logbook;
-    int data;         /* the directory; borrowed */
-    int64_t since_ns; /* only files that were created or changed after it; INT64_MIN: all */
+    int data;                   /* the directory; borrowed */
+    int64_t since_ns;           /* only files that were created or changed after it; INT64_MIN: all */
+    const struct stat *records; /* of the directory with the run's records, which is skipped; NULL: none. Borrowed */
     void *ctx;
     /* Did a hydration write the file, and is it unchanged since? NULL: unknown, so the file counts as new. */
     bool (*is_hydrated)(void *ctx, const struct walk_file *f);

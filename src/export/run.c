@@ -184,6 +184,7 @@ static struct export_run *new_run(const struct run_options *o)
 {
     struct export_run *r = xcalloc(1, sizeof *r);
     r->o = *o;
+    (void)!fstat(o->export_dir, &r->records); /* if it fails, nothing is left out of the plan */
     r->home = o->workers[0].loop;
     r->store.digest_kind = store_caps(o->store)->upload_digest;
     r->store.size_only = r->store.digest_kind == HASH_NONE;

@@ -23,6 +23,7 @@ static const char *const skip_names[] = {
     [WALK_DEVICE] = "device",
     [WALK_EMPTY_DIRECTORY] = "empty directory",
     [WALK_OTHER_MOUNT] = "another file system, mounted here",
+    [WALK_RECORDS] = "records of this export",
 };
 
 const char *walk_skip_name(enum walk_skip why)
@@ -118,6 +119,10 @@ static int read_directory(struct tree_walk *w, struct err *err)
         return report_error(w, sbuf_str(&w->path), errno, "read the directory", err);
     if (st.st_dev != w->dev)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_OTHER_MOUNT, err);
+    /* They are open for writing, so the export would wait for itself. */
+    const struct stat *records = w->sink->records;
+    if (records && st.st_ino == records->st_ino && st.st_dev == records->st_dev)
+        return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_RECORDS, err);
     w->empty = true;
     int r = read_entries(w, d, err);
     if (r == 0 && w->empty && w->directory_len > 0 && !is_made_by_mkfs(w))

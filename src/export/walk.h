@@ -6,6 +6,7 @@
 
 #include "util/err.h"
 #include "util/str.h"
+#include <sys/stat.h>
 
 struct walk_file {
     struct str path; /* below the directory, separated by '/'; any bytes but NUL. Borrowed until the callback returns */
@@ -14,8 +15,8 @@ struct walk_file {
     uint64_t inode;
 };
 
-/* Entries that a bucket cannot store. */
-enum walk_skip { WALK_LINK, WALK_FIFO, WALK_SOCKET, WALK_DEVICE, WALK_EMPTY_DIRECTORY, WALK_OTHER_MOUNT };
+/* Entries that a bucket cannot store, and the records of this export. */
+enum walk_skip { WALK_LINK, WALK_FIFO, WALK_SOCKET, WALK_DEVICE, WALK_EMPTY_DIRECTORY, WALK_OTHER_MOUNT, WALK_RECORDS };
 const char *walk_skip_name(enum walk_skip why); /* "symbolic link" */
 
 /* Callbacks return 0, or negative with *err set to end the walk. */
@@ -25,6 +26,7 @@ struct walk_sink {
     int (*on_skip)(void *ctx, struct str path, enum walk_skip why, struct err *err);
     /* A file or directory that could not be read: its content is unknown, so the export cannot be complete. */
     int (*on_error)(void *ctx, struct str path, const struct err *why, struct err *err);
+    const struct stat *records;    /* of the directory with the records; NULL: it is elsewhere. Borrowed */
     bool (*is_stopped)(void *ctx); /* called for each entry: true ends the walk with ERR_CANCELLED. NULL: never */
 };
 

@@ -254,15 +254,6 @@ size_t path_existing_len(const char *path)
     return len;
 }
 
-bool path_is_below(const char *path, const char *dir)
-{
-    auto_mem char *existing = str_dup(str_sub(str_of(path), 0, path_existing_len(path)));
-    auto_mem char *real = realpath(existing[0] ? existing : path[0] == '/' ? "/" : ".", NULL);
-    size_t len = strlen(dir);
-    return real && str_starts(str_of(real), str_of(dir)) &&
-           (real[len] == '/' || real[len] == '\0' || dir[len - 1] == '/');
-}
-
 void dir_remove_empty(const char *path, size_t keep_len)
 {
     auto_mem char *at = str_dup(str_of(path));

@@ -43,8 +43,6 @@ ROWS = [
     ("hydrate s3://bench/in/ out --include [a", USAGE, "'[a'", "malformed at byte 1", "'[' is not closed"),
     ("hydrate s3://bench/in/ out --endpoint", USAGE, "--endpoint", "needs a value", "--endpoint URL"),
     ("hydrate s3://bench/in/ out --log-level loud", USAGE, "'loud'", "not a log level", "debug, info, warn or error"),
-    ("export data s3://bench/o/ --state data/state", USAGE, "'data/state'", "is in '", "name another by --state"),
-    ("export . s3://bench/o/", USAGE, ".local/state/cistern/export/", "is in '", "name another by --state"),
     ("export data s3://bench/o/ --conflict maybe", USAGE, "--conflict", "not 'maybe'", "fail, overwrite or version"),
     ("export data s3://bench/o/ --since yesterday", USAGE, "--since", "'yesterday'", "an age as 2h"),
     ("export data s3://bench/o/ --delete-after now", USAGE, "--delete-after", "", "only never is supported"),

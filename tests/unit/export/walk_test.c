@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 struct seen {
-    unsigned files, skips[WALK_OTHER_MOUNT + 1], troubles;
+    unsigned files, skips[WALK_RECORDS + 1], troubles;
     uint64_t bytes;
     size_t longest;
 };
@@ -50,6 +50,24 @@ static void put(int at, const char *name, size_t size)
     auto_fd fd = openat(at, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)size), 0);
+}
+
+static void records_of_the_export_are_left_out(void **state)
+{
+    (void)state;
+    struct seen s = {0};
+    struct stat records;
+    struct err err;
+    assert_int_equal(mkdirat(dir, "state", 0755), 0);
+    put(dir, "state/logbook", 10);
+    put(dir, "file", 10);
+    assert_int_equal(fstatat(dir, "state", &records, 0), 0);
+    struct walk_sink sink = {
+        .ctx = &s, .on_file = on_file, .on_skip = on_skip, .on_error = on_error, .records = &records};
+    assert_int_equal(walk_directory(dir, STR_NULL, &sink, &err), 0);
+    assert_true(s.files == 1 && s.skips[WALK_RECORDS] == 1);
+    assert_int_equal(
+        unlinkat(dir, "state/logbook", 0) | unlinkat(dir, "state", AT_REMOVEDIR) | unlinkat(dir, "file", 0), 0);
 }
 
 static void empty_directory_has_no_files(void **state)
@@ -174,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_a_folder(empty_directory_has_no_files),
+        in_a_folder(records_of_the_export_are_left_out),
         in_a_folder(files_are_found_at_any_depth_apart_from_special_ones),
         in_a_folder(path_too_long_for_the_kernel_is_reported_and_the_rest_found),
         in_a_folder(wide_directory_needs_few_descriptors),

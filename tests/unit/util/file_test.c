@@ -272,19 +272,6 @@ static void path_is_created_or_the_error_names_the_cause(void **state)
     assert_int_equal(none, -1);
 }
 
-static void path_is_below_a_directory_before_it_is_created_too(void **state)
-{
-    (void)state;
-    char here[PATH_MAX], at[PATH_MAX + 16];
-    assert_non_null(getcwd(here, sizeof here));
-    snprintf(at, sizeof at, "%s/missing/a", here);
-    assert_true(path_is_below(at, here) && path_is_below(here, here) && path_is_below("missing/a", here));
-    assert_true(path_is_below(at, "/"));
-    assert_false(path_is_below("/", here) || path_is_below("/missing/a", here));
-    here[strlen(here) - 1] = '\0'; /* a part of a name is not a directory */
-    assert_false(path_is_below(at, here));
-}
-
 static void path_open_stays_below_its_directory(void **state)
 {
     (void)state;
@@ -316,7 +303,6 @@ int main(void)
         cmocka_unit_test(a_stream_gives_each_entry_once_and_no_dots),
         cmocka_unit_test(dir_stream_of_a_file_fails_and_closes_it),
         cmocka_unit_test(path_is_created_or_the_error_names_the_cause),
-        cmocka_unit_test(path_is_below_a_directory_before_it_is_created_too),
         cmocka_unit_test(path_open_stays_below_its_directory),
         cmocka_unit_test(tree_is_removed_and_targets_of_links_stay),
     };
