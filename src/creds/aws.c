@@ -36,6 +36,11 @@ static int read_aws_file(bool config, char path[PATH_MAX], char **ret, size_t *r
     return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, err);
 }
 
+static bool is_elsewhere(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOTDIR || errno == EACCES);
+}
+
 /* A damaged file must not be skipped: the next source would be another identity, or a server that does not answer. */
 static int check_aws_file(bool config, struct err *err)
 {
@@ -45,7 +50,8 @@ static int check_aws_file(bool config, struct err *err)
     int r = read_aws_file(config, path, &text, &len, err);
     if (r == 0 && !ini_is_valid((struct str){text, len}, &line))
         r = err_set(err, ERR_INVALID, "'%s': line %zu is neither [SECTION] nor NAME = VALUE", path, line);
-    if (r == 0 || (r == -ERR_NOT_FOUND && !env_get(files[config].variable)))
+    /* Without a variable, the file may be missing, or HOME another user's, as for AWS's own tools. */
+    if (r == 0 || (!env_get(files[config].variable) && (r == -ERR_NOT_FOUND || is_elsewhere(path))))
         return 0;
     return err_advise(err, CIS_CREDENTIALS_FILE_INVALID);
 }

@@ -379,7 +379,8 @@ static bool well_known_file(char *path, size_t size)
         return false;
     snprintf(path, size, "%s%s/application_default_credentials.json", config ? config : home,
              config ? "" : "/.config/gcloud");
-    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR); /* an unreadable one is not skipped */
+    /* An unreadable file is not skipped, but a directory that is another user's. */
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
 /* With the dot at its end, no search domain completes the name. A cluster's domain could: a user with a namespace
