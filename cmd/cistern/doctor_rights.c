@@ -334,4 +334,5 @@ void doctor_try_export(struct doctor_store *d)
         read_missing(&t);
     else
         not_tried(&t, "read", "no key is known");
+    remove_versions(&t); /* a deletion may have made a marker */
 }

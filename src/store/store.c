@@ -15,7 +15,7 @@
 static struct store_retry with_defaults(struct store_retry r)
 {
     if (r.attempts_max == 0)
-        r.attempts_max = 8;
+        r.attempts_max = STORE_ATTEMPTS_DEFAULT;
     if (r.elapsed_max_ns == 0)
         r.elapsed_max_ns = 1800 * NS_PER_SECOND;
     if (r.backoff_base_ns == 0)

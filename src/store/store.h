@@ -44,8 +44,10 @@ int store_object_outdated(struct err *err);
 
 enum store_auth { STORE_AUTH_CHAIN, STORE_AUTH_ANONYMOUS };
 
+enum { STORE_ATTEMPTS_DEFAULT = 8 };
+
 struct store_retry {
-    unsigned attempts_max;    /* 0: 8 */
+    unsigned attempts_max;    /* 0: STORE_ATTEMPTS_DEFAULT */
     uint64_t elapsed_max_ns;  /* 0: 30 min */
     uint64_t backoff_base_ns; /* 0: 250 ms */
     uint64_t backoff_cap_ns;  /* 0: 32 s */

@@ -33,7 +33,7 @@
     X(1425, STORAGE_CLASS_UNKNOWN, "correct --storage-class (export.storageClass of a volume), or omit it to use the bucket's class") \
     X(1426, OBJECT_ENCRYPTED, "exclude the object, or store it without a customer-provided key (SSE-C): Cistern has no such key") \
     X(1427, STORE_FULL, "free space in the bucket or raise its quota, then run the same command again") \
-    X(1428, REJECTED_WITHOUT_REASON, "check the region and the session token; an object with a customer-provided key (SSE-C) cannot be read") \
+    X(1428, REJECTED_WITHOUT_REASON, "check the region and the session token, and whether the port has TLS; an object with a customer key (SSE-C) cannot be read") \
     X(1429, STORE_THROTTLED, "lower the concurrency") \
     X(1430, PAYER_MISSING, "name the project to bill: --billing-project, or requesterPays of the BucketSource") \
     X(1500, STORE_FAILED, "try again after the store has recovered") \
@@ -196,7 +196,7 @@
     X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with a dataSourceRef of apiGroup: cistern.io, kind: BucketSource, and a name of its own namespace") \
     X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove the annotation") \
     X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode Filesystem") \
-    X(5211, CLAIM_POOL_NOT_FOUND, "correct pool or allowedTopologies in a new StorageClass, or add the pool to pools[] of the chart") \
+    X(5211, CLAIM_POOL_NOT_FOUND, "wait for such a node, correct pool or allowedTopologies in a new StorageClass, or add the pool to pools[] of the chart") \
     X(5212, CLASS_NOT_FOUND, "create the class, or the claim again with a class that kubectl get storageclass lists") \
     X(5213, SOURCE_SUSPENDED, "set spec.suspend of the BucketSource to false") \
     X(5310, CONTROLLER_RUNNING, "delete its pods with kubectl delete pod --force, then uninstall again") \

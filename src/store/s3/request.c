@@ -310,7 +310,7 @@ static int passing(struct store_call *c, int code, const struct status_words *w)
 /* Codes about the storage of the object. */
 static int of_storage(struct store_call *c, int code, const struct status_words *w)
 {
-    static const char encrypted[] = "Server Side Encryption";
+    static const char encrypted[] = "using a form of Server Side Encryption";
     if (w->status == 400 && w->message.len &&
         memmem(w->message.ptr, w->message.len, encrypted, sizeof encrypted - 1) != NULL)
         return err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ENCRYPTED,
