@@ -184,6 +184,14 @@ def test_another_object_of_that_name_is_a_conflict_by_default(export):
     assert export.get("a") == (export.src / "a").read_bytes()
 
 
+def wait_until_nothing_arrives(export):
+    """Parts that the server has in its sockets still arrive after the kill, and would outlive an abort."""
+    before = None
+    while (now := export.remains()) != before:
+        before = now
+        time.sleep(2)
+
+
 def test_killed_at_any_moment_it_ends_right_and_leaves_no_upload(export):
     fill(export)
     export.write("ckpt/step-3/large.pt", 60 * MIB)
@@ -200,7 +208,7 @@ def test_killed_at_any_moment_it_ends_right_and_leaves_no_upload(export):
             cut += child.poll() is None
             child.kill()
             child.communicate()
-        time.sleep(1)  # parts that the server has in its sockets still arrive, and would outlive an abort
+        wait_until_nothing_arrives(export)
         export.run()
         export.assert_same()
         assert export.remains() == set()
@@ -217,7 +225,7 @@ def test_a_removed_file_whose_upload_was_cut_leaves_nothing_at_the_server(export
             break
     child.kill()
     child.communicate()
-    time.sleep(1)  # parts that the server has in its sockets still arrive, and would outlive an abort
+    wait_until_nothing_arrives(export)
     assert export.remains(), "it was cut too early, or too late"
     big.unlink()
     export.write("small", 10)
