@@ -46,7 +46,7 @@ static int make_authority(struct x509_pair *p, const struct cert_times *t, int64
 
 static bool is_published(struct str bundle, const char *certificate)
 {
-    return bundle.len > 0 && memmem(bundle.ptr, bundle.len, certificate, strlen(certificate)) != NULL;
+    return str_has(bundle, str_of(certificate));
 }
 
 /* May the next CA sign? It must be old enough, and published. */
@@ -106,7 +106,7 @@ static int step_server(struct cert_set *s, const struct cert_now *now, const str
 
 static void add_once(struct sbuf *b, struct str one)
 {
-    if (b->len > 0 && memmem(b->ptr, b->len, one.ptr, one.len))
+    if (str_has(sbuf_str(b), one))
         return;
     sbuf_add(b, one);
     if (!str_ends(one, STR("\n")))

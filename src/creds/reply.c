@@ -75,7 +75,7 @@ static int token_refused(int status, struct str body, struct err *err)
     if (json_parse(body, "the answer", &j, &ignored) == 0)
         read_words(j, "error", "error_description", &code, &words);
     int r = refused(status, code, words, err);
-    if (words.len && (memmem(words.ptr, words.len, "iat", 3) || memmem(words.ptr, words.len, "exp", 3)))
+    if (str_has(words, STR("iat")) || str_has(words, STR("exp")))
         return err_advise(err, CIS_CLOCK_SKEW);
     return r;
 }

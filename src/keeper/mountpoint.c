@@ -37,7 +37,7 @@ static bool is_mount_of(const char *volume_id, unsigned minor_number)
         return false;
     struct str rest = {text, len}, line;
     while (str_split(&rest, '\n', &line))
-        if (memmem(line.ptr, line.len, device, strlen(device)) && memmem(line.ptr, line.len, what, strlen(what)))
+        if (str_has(line, str_of(device)) && str_has(line, str_of(what)))
             return true;
     return false;
 }

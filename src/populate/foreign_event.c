@@ -89,8 +89,8 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 static bool is_refusal(struct str message)
 {
     static const char *const words[] = {"is forbidden", "denied the request", "is invalid"};
-    for (size_t i = 0; message.len && i < countof(words); i++)
-        if (memmem(message.ptr, message.len, words[i], strlen(words[i])) != NULL)
+    for (size_t i = 0; i < countof(words); i++)
+        if (str_has(message, str_of(words[i])))
             return true;
     return false;
 }

@@ -53,6 +53,11 @@ struct str str_trim(struct str s)
     return s;
 }
 
+bool str_has(struct str s, struct str part)
+{
+    return s.len > 0 && memmem(s.ptr, s.len, part.ptr, part.len) != NULL;
+}
+
 ssize_t str_find(struct str s, char c)
 {
     const char *p = s.len ? memchr(s.ptr, c, s.len) : NULL;

@@ -43,6 +43,7 @@ bool str_eq(struct str a, struct str b);
 bool str_eq_nocase(struct str a, struct str b); /* ASCII */
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
+bool str_has(struct str s, struct str part);
 int str_cmp(struct str a, struct str b); /* by bytes, as memcmp; a prefix sorts first */
 struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF at both ends */
 

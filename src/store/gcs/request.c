@@ -94,8 +94,7 @@ static bool says_no_bucket(const struct store_call *c, int status, struct str me
 /* "Bucket is a requester pays bucket but no user project provided." */
 static bool wants_payer(int status, struct str message)
 {
-    static const char words[] = "requester pays";
-    return status == 400 && message.len && memmem(message.ptr, message.len, words, sizeof words - 1) != NULL;
+    return status == 400 && str_has(message, STR("requester pays"));
 }
 
 void gcs_refused(struct store_call *c, int status)

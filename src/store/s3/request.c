@@ -310,9 +310,7 @@ static int passing(struct store_call *c, int code, const struct status_words *w)
 /* Codes about the storage of the object. */
 static int of_storage(struct store_call *c, int code, const struct status_words *w)
 {
-    static const char encrypted[] = "using a form of Server Side Encryption";
-    if (w->status == 400 && w->message.len &&
-        memmem(w->message.ptr, w->message.len, encrypted, sizeof encrypted - 1) != NULL)
+    if (w->status == 400 && str_has(w->message, STR("using a form of Server Side Encryption")))
         return err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ENCRYPTED,
                         "400 %.*s: the object is encrypted with a customer-provided key", STR_FMT(w->code));
     if (str_ends(w->code, STR("QuotaExceeded"))) /* Ceph: 403; MinIO: 400 */
