@@ -141,39 +141,25 @@ int(err_set)(struct err *err, enum err_code code, const char *fmt, ...)
  * err_advise(). */
 static void advise_by_errno(struct err *err)
 {
-    switch (err->sys) {
-    case EMFILE:
-    case ENFILE:
-        err_advise(err, CIS_TOO_MANY_OPEN_FILES);
-        return;
-    case ENOSPC:
-    case EDQUOT:
-        err_advise(err, CIS_DISK_FULL);
-        return;
-    case EIO:
-        err_advise(err, CIS_DISK_ERROR);
-        return;
-    case EROFS:
-        err_advise(err, CIS_READ_ONLY_DISK);
-        return;
-    case EACCES:
-        err_advise(err, CIS_PERMISSION_DENIED);
-        return;
-    case EINTR:
-        err_advise(err, CIS_INTERRUPTED);
-        return;
-    case ELOOP:
-        err_advise(err, CIS_SYMLINK_IN_THE_WAY);
-        return;
-    case ENAMETOOLONG:
-        err_advise(err, CIS_PATH_TOO_LONG);
-        return;
-    case EFBIG:
-        err_advise(err, CIS_FILE_SIZE_LIMIT);
-        return;
-    default:
-        return;
-    }
+    static const struct {
+        int sys;
+        enum err_id id;
+    } advised[] = {
+        {EMFILE, CIS_TOO_MANY_OPEN_FILES},
+        {ENFILE, CIS_TOO_MANY_OPEN_FILES},
+        {ENOSPC, CIS_DISK_FULL},
+        {EDQUOT, CIS_DISK_FULL},
+        {EIO, CIS_DISK_ERROR},
+        {EROFS, CIS_READ_ONLY_DISK},
+        {EACCES, CIS_PERMISSION_DENIED},
+        {EINTR, CIS_INTERRUPTED},
+        {ELOOP, CIS_SYMLINK_IN_THE_WAY},
+        {ENAMETOOLONG, CIS_PATH_TOO_LONG},
+        {EFBIG, CIS_FILE_SIZE_LIMIT},
+    };
+    for (size_t i = 0; i < countof(advised); i++)
+        if (advised[i].sys == err->sys)
+            err_advise_by_id(err, advised[i].id);
 }
 
 int(err_sys)(struct err *err, int errnum, const char *fmt, ...)
