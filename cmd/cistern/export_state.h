@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export_state.h - The directory in which an export of DIR records its uploads: the user's, never DIR. home: main. */
+/* export_state.h - The directory in which an export of DIR records its uploads. The run leaves it out if it is in DIR.
+ * home: main. */
 #pragma once
 
 #include "util/err.h"

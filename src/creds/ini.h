@@ -8,5 +8,6 @@
  * ';' are comments; indented lines are continuation lines and are ignored. */
 bool ini_value(struct str text, struct str section, struct str name, struct str *ret);
 
-/* Is each line a section, a value, a comment, indented or empty? False: *ret_line is the first that is not, from 1. */
+/* Is each line a section, a value, its continuation, a comment or empty? False: *ret_line is the first that is not,
+ * from 1. */
 bool ini_is_valid(struct str text, size_t *ret_line);

@@ -29,8 +29,9 @@ static int reconcile_key(struct populate *p, struct str key, uint64_t *again_ns,
 {
     struct str name = str_from(key, 2);
     if (!kube_lease_is_held(p->o.lease))
-        return 0;         /* populate_lead() enqueues all of them again */
-    if (!has_synced(p)) { /* at the start for a second; with too many objects until a person deletes some */
+        return 0; /* populate_lead() enqueues all of them again */
+    /* At the start this lasts for a second, with too many objects until a person deletes some. */
+    if (!has_synced(p)) {
         *again_ns = atomic_load(&p->was_synced) ? RECHECK_NS : 100 * NS_PER_MS;
         return 0;
     }
