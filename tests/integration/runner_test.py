@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/run itself, with programs in place of cmake, ctest and pytest that fail at their first run only. Also the order of
-the files of tests."""
+the files of tests, and tests/package/run for two suites at once."""
 import os
 import re
 import shutil
@@ -27,6 +27,19 @@ case $* in *--last-failed*) failures=0 inner= ;; *) failures=$FLAKY inner='<fail
     echo '</testsuite></testsuites>'
 }} >"$file"
 [ -z "$inner" ] || [ "$FLAKY" = 0 ]
+"""
+
+APT = """#!/bin/sh
+# As apt, it fails while another one runs. It takes a while, so that the other suite finds it running.
+exec 8>{folder}/lock
+flock -n 8 || {{ echo 'E: Could not get lock'; exit 100; }} >&2
+echo "$2" >>{folder}/calls
+sleep 0.5
+[ "$2" != install ] || ln -s debootstrap.installed {folder}/bin/debootstrap
+"""
+DEBOOTSTRAP = """#!/bin/sh
+echo "$2" >>{folder}/calls
+exit 1
 """
 
 
@@ -76,3 +89,20 @@ def test_the_file_that_took_longest_in_the_last_run_is_first(tmp_path):
 
     assert order() == ["test_a1", "test_a2", "test_a3", "test_b"], "unknown: the file with most tests first"
     assert order() == ["test_b", "test_a1", "test_a2", "test_a3"]
+
+
+def test_packages_of_two_suites_at_once_install_debootstrap_once(tmp_path):
+    (tmp_path / "bin").mkdir()
+    for folder in ("/usr/sbin", "/usr/bin"):  # without the machine's debootstrap
+        for program in os.listdir(folder):
+            if program not in ("apt-get", "debootstrap") and not (tmp_path / "bin" / program).is_symlink():
+                (tmp_path / "bin" / program).symlink_to(f"{folder}/{program}")
+    for name, text in (("apt-get", APT), ("debootstrap.installed", DEBOOTSTRAP)):
+        (tmp_path / "bin" / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / "bin" / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin", "CISTERN_CACHE": f"{tmp_path}/cache"}
+    both = [subprocess.Popen([TOP / "tests/package/run", suite], stderr=subprocess.PIPE, text=True, env=environment)
+            for suite in ("bookworm", "trixie")]
+    told = [run.communicate(timeout=60)[1] for run in both]
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls[:2] == ["update", "install"] and sorted(calls[2:]) == ["bookworm", "trixie"], (calls, told)
