@@ -31,12 +31,14 @@ def cross():
 
 @pytest.fixture
 def engines(tmp_path):
-    """A directory for programs that write down their arguments; `answer` adds one that has a daemon, or has none."""
+    """A directory for programs that write down their arguments; `answer` adds one that has a daemon, or has none, or whose builds
+    fail."""
     folder = tmp_path / "bin"
     folder.mkdir()
 
-    def answer(name, works=True):
-        (folder / name).write_text(f'#!/bin/sh\n[ "$1" != info ] || exit {0 if works else 1}\necho "{name} $*" >>{tmp_path}/calls\n')
+    def answer(name, works=True, builds=True):
+        (folder / name).write_text(f'#!/bin/sh\n[ "$1" != info ] || exit {0 if works else 1}\necho "{name} $*" >>{tmp_path}/calls\n'
+                                   f'case "$*" in *build\\ --platform*) exit {0 if builds else 1} ;; esac\n')
         (folder / name).chmod(0o755)
 
     for name in ENGINES:
@@ -82,8 +84,20 @@ def test_an_engine_is_used_if_none_before_it_answers(engines, name):
     done = build("--push", "registry.example/cistern", path=engines.path)
     assert done.returncode == 0, done.stderr
     assert engines.calls() == [
+        f"{name} manifest rm registry.example/cistern:0.1.0",  # a build would append to the list of an earlier one
         f"{name} build --platform linux/amd64,linux/arm64 --file deploy/image/Dockerfile --manifest registry.example/cistern:0.1.0 .",
         f"{name} manifest push --all registry.example/cistern:0.1.0 docker://registry.example/cistern:0.1.0"]
+
+
+@pytest.mark.parametrize("name", ["docker", "podman"])
+def test_an_engine_that_cannot_build_for_another_architecture_is_answered_with_the_next_step(engines, name):
+    engines(name, builds=False)
+    done = build("--push", "registry.example/cistern", path=engines.path)
+    assert done.returncode == 1 and done.stdout == "", done.stdout
+    assert f"{name} failed for amd64 arm64" in done.stderr and "buildx create --use" in done.stderr and "--arch amd64" in done.stderr
+    assert not [call for call in engines.calls() if "push" in call.split()], "nothing is pushed"
+    alone = build("--arch", "amd64", path=engines.path)
+    assert alone.returncode == 1 and alone.stdout == alone.stderr == "", "the engine has said what is wrong"
 
 
 @pytest.mark.parametrize("words", [["--arch", "riscv64"], ["--arch"], ["--wrong"], ["one", "two"]])
