@@ -68,6 +68,21 @@ void run_failed(struct hydrate *h, enum hydrate_fault_kind kind, const struct er
     driver_wake(h);
 }
 
+#define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)
+
+void outage_check(struct hydrate *h, uint64_t refused_for_ns, uint64_t patience_ns, const struct err *last)
+{
+    struct err err;
+    char text[TIME_TEXT_MAX];
+    if (refused_for_ns < max_u64(patience_ns, OUTAGE_LEAST_NS))
+        return;
+    err_copy(&err, last);
+    err_wrap(&err, "the store has refused every request for an object for %s; the last one",
+             duration_text(refused_for_ns, text));
+    err_advise(&err, CIS_STORE_REFUSES_ALL);
+    run_failed(h, FAULT_OTHER, &err);
+}
+
 bool fault_is_allowed(const struct hydrate *h, enum hydrate_fault_kind kind)
 {
     return h->o.skip_missing && kind == FAULT_GONE;

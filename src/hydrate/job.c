@@ -289,36 +289,19 @@ static void note_first_byte(struct hydrate_lane *l, uint64_t ns)
         atomic_store_explicit(&l->quickest_ns, ns, memory_order_relaxed);
 }
 
-/* A store that refuses every GET fails the run after the time in which one request would be given up. Otherwise each
- * object would wait that long in turn. */
-#define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)
-
-static void check_outage(struct hydrate_job *j, const struct store_reply *r)
-{
-    struct hydrate *h = j->lane->h;
-    uint64_t served_ns = atomic_load(&h->window.served_ns), now_ns = loop_now_ns(j->lane->worker.loop);
-    uint64_t since_ns = now_ns > served_ns ? now_ns - served_ns : 0;
-    struct err err;
-    char text[TIME_TEXT_MAX];
-    if (!r->slow_down || since_ns < max_u64(store_patience_ns(object_store(h, &j->entry), r), OUTAGE_LEAST_NS))
-        return;
-    err_copy(&err, &r->err);
-    err_wrap(&err, "the store has refused every GET for %s; the last one", duration_text(since_ns, text));
-    err_advise(&err, CIS_STORE_REFUSES_ALL);
-    run_failed(h, FAULT_OTHER, &err);
-}
-
 static void note_failure(struct hydrate_job *j, const struct store_reply *r, bool refusals_are_few)
 {
     struct job_answer *a = &j->answer;
-    uint64_t elapsed = loop_now_ns(j->lane->worker.loop) - j->started_ns;
+    struct store *s = object_store(j->lane->h, &j->entry);
+    uint64_t now_ns = loop_now_ns(j->lane->worker.loop);
     a->err = r->err;
     a->kind = fault_kind_of_reply(r);
     j->is_damaged = r->is_malformed || r->status / 100 == 2;
-    a->may_retry = store_retry_delay(object_store(j->lane->h, &j->entry), r, j->attempts, elapsed, &a->retry_ns);
+    a->may_retry = store_retry_delay(s, r, j->attempts, now_ns - j->started_ns, &a->retry_ns);
     if (r->slow_down && r->retry_after_ns == 0 && refusals_are_few)
         a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
-    check_outage(j, r);
+    if (r->slow_down)
+        outage_check(j->lane->h, window_refused(&j->lane->h->window, now_ns, now_ns), store_patience_ns(s, r), &r->err);
 }
 
 static void get_done(void *ctx, const struct store_reply *r)
@@ -366,6 +349,7 @@ static int get_data(void *ctx, const char *bytes, size_t len)
     struct hydrate_job *j = ctx;
     if (j->answer.is_other_version)
         return -ERR_CHANGED;
+    window_served(&j->lane->h->window, loop_now_ns(j->lane->worker.loop));
     return j->large ? part_data(j, bytes, len) : small_data(j, bytes, len);
 }
 

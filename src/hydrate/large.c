@@ -355,6 +355,16 @@ static int open_file(struct hydrate_lane *l, struct hydrate_large *g, struct err
     return go_direct(g, err);
 }
 
+/* A refused HEAD has used up its attempts. */
+static void note_head(struct hydrate_lane *l, const struct store_reply *r)
+{
+    uint64_t now = loop_now_ns(l->worker.loop);
+    if (r->slow_down)
+        outage_check(l->h, window_refused(&l->h->window, now - min_u64(r->total_ns, now), now), r->total_ns, &r->err);
+    else if (r->first_byte_ns)
+        window_served(&l->h->window, now);
+}
+
 static void head_done(void *ctx, const struct store_reply *r)
 {
     struct hydrate_large *g = ctx;
@@ -363,6 +373,7 @@ static void head_done(void *ctx, const struct store_reply *r)
     g->head = NULL;
     l->summing--;
     atomic_fetch_add(&g->h->progress.requests, r->requests);
+    note_head(l, r);
     if (atomic_load(&g->h->stopping)) {
         discard(l, g);
         return;

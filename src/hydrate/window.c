@@ -27,7 +27,6 @@ void window_init(struct hydrate *h)
         w->starts_initial = max_u64(w->starts_initial, store_reads_at_first(h->o.sources[i].store));
     w->starts_since_ns = clock_now_ns();
     w->starts.slack_ns = STARTS_SLACK_NS;
-    atomic_store(&w->served_ns, w->starts_since_ns);
     atomic_store(&w->starts.units_per_second, w->starts_initial * STARTS_UNIT);
     atomic_store(&w->size, (unsigned)min_u64(WINDOW_START, most));
 }
@@ -200,12 +199,27 @@ static void limit_starts(struct hydrate_window *w, uint64_t now_ns)
     atomic_store(&w->starts.units_per_second, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace));
 }
 
+void window_served(struct hydrate_window *w, uint64_t now_ns)
+{
+    atomic_store_explicit(&w->served_ns, now_ns, memory_order_relaxed);
+    if (atomic_load_explicit(&w->refused_since_ns, memory_order_relaxed))
+        atomic_store_explicit(&w->refused_since_ns, 0, memory_order_relaxed);
+}
+
+uint64_t window_refused(struct hydrate_window *w, uint64_t began_ns, uint64_t now_ns)
+{
+    uint64_t since = 0, first = max_u64(began_ns, atomic_load(&w->served_ns));
+    if (atomic_compare_exchange_strong(&w->refused_since_ns, &since, first))
+        since = first;
+    return now_ns > since ? now_ns - since : 0;
+}
+
 bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused)
 {
     if (refused)
         atomic_fetch_add(&w->refused, 1);
     else
-        atomic_store_explicit(&w->served_ns, now_ns, memory_order_relaxed);
+        window_served(w, now_ns);
     if (!refused && atomic_load_explicit(&w->refused, memory_order_relaxed) == 0)
         return true;
     auto_lock(&w->lock);

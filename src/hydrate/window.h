@@ -23,10 +23,11 @@ struct window_mark {
 
 struct hydrate_window {
     _Atomic unsigned size;
-    _Atomic bool is_crowded;    /* a store has refused connections while it served others */
-    _Atomic unsigned paused;    /* parts that wait for the disk, or for memory */
-    _Atomic uint64_t refused;   /* GETs that were answered by 429 or 503 */
-    _Atomic uint64_t served_ns; /* monotonic: the last reply that was not a refusal; at first, the start of the run */
+    _Atomic bool is_crowded;           /* a store has refused connections while it served others */
+    _Atomic unsigned paused;           /* parts that wait for the disk, or for memory */
+    _Atomic uint64_t refused;          /* GETs that were answered by 429 or 503 */
+    _Atomic uint64_t served_ns;        /* monotonic: the last byte of an object, or reply that was not a refusal */
+    _Atomic uint64_t refused_since_ns; /* monotonic: the first refusal after that; 0: none */
 
     pthread_mutex_t lock;
     struct pace pace;   /* for a store that refuses some GETs */
@@ -52,5 +53,10 @@ void window_tick(struct hydrate *h, uint64_t now_ns);
 /* Doubles the window at the end of a round trip, between ticks, while the first climb is network-bound. Returns when to
  * look again, in nanoseconds from now; 0: the climb is over. */
 uint64_t window_climb(struct hydrate *h, uint64_t now_ns);
+/* The store serves requests for objects: a byte came, or a reply that is not a refusal. Any thread. */
+void window_served(struct hydrate_window *w, uint64_t now_ns);
+/* A request was refused, all its attempts since `began_ns` too. Returns for how long the store has served nothing but
+ * refusals. Any thread. */
+uint64_t window_refused(struct hydrate_window *w, uint64_t began_ns, uint64_t now_ns);
 /* Counts the answer to a GET. Any thread. True: the store serves most GETs, so a refused one may retry soon. */
 bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused);

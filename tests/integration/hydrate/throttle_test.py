@@ -55,6 +55,35 @@ def test_store_that_refuses_everything_is_shown_and_ends_the_run(tmp_path):
     assert any(re.match(r"attempt [2-4] of 4 in \d s: s3://bench/p/object-.*503 SlowDown", line) for line in told)
 
 
+def test_store_that_refuses_everything_but_the_listing_ends_a_run_of_large_objects(tmp_path):
+    """Each large object begins with a HEAD. A thousand of them used up their attempts one after the other."""
+    with Bucket("p/:3000:9Mi") as bucket:
+        bucket.fault("op=head,do=status:503", "op=get,do=status:503")
+        done = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--retries", "6", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == TRANSIENT
+    assert "CIS1526" in [line["error"].get("id") for line in lines if line["type"] == "error"]
+    assert lines[-1]["seconds"] < 40
+
+
+SLOW = "op=get,key=p/large/*,do=slow:200000"  # 20 s for each
+
+
+def test_one_refusal_while_other_bytes_arrive_slowly_is_retried(tmp_path):
+    """No GET had ended before, so the store counted as one that refuses everything."""
+    with Bucket("p/large/:4:4Mi", "p/small/:1:1000") as bucket:
+        bucket.fault(SLOW, "op=get,key=p/small/*,nth=1,do=late:12000")
+        code, end, errors = bucket.hydrate("p/", tmp_path / "out", "--retries", "4")
+        assert bucket.fired()[1] == 1 and (code, errors, end["verified"]) == (DONE, [], 5)
+
+
+def test_one_refusal_after_a_long_listing_is_retried(tmp_path):
+    with Bucket("p/:3:1000") as bucket:
+        bucket.fault("op=list,do=latency:12000", "op=get,times=3,do=status:503")
+        code, end, errors = bucket.hydrate("p/", tmp_path / "out", "--retries", "4")
+        assert bucket.fired()[1] == 3 and (code, errors, end["verified"]) == (DONE, [], 3)
+
+
 @pytest.mark.asan
 def test_refused_listing_is_shown_during_the_run(tmp_path):
     with Bucket("p/:3:1000") as bucket:
