@@ -226,14 +226,15 @@ int loop_watch_change(struct loop *l, struct watch *w, uint32_t events, struct e
     return control(l, EPOLL_CTL_MOD, w, err);
 }
 
-void loop_unwatch(struct loop *l, struct watch *w)
+bool loop_unwatch(struct loop *l, struct watch *w)
 {
     assert(loop_is_mine(l));
-    struct err ignored; /* the descriptor may be closed already, which took it out of the set */
-    (void)!control(l, EPOLL_CTL_DEL, w, &ignored);
+    struct err ignored;
+    bool was_watched = control(l, EPOLL_CTL_DEL, w, &ignored) == 0; /* close() takes it out of the set */
     for (int i = l->event_at; i < l->event_count; i++)
         if (l->events[i].data.ptr == w)
             l->events[i].data.ptr = NULL;
+    return was_watched;
 }
 
 static void loop_dispatch(struct loop *l, int count)

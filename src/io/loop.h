@@ -71,4 +71,5 @@ void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns); /* sets
 void loop_timer_cancel(struct loop *l, struct timer *t);                 /* not set is fine */
 must_check int loop_watch(struct loop *l, struct watch *w, struct err *err);
 must_check int loop_watch_change(struct loop *l, struct watch *w, uint32_t events, struct err *err);
-void loop_unwatch(struct loop *l, struct watch *w); /* `ready` is not called after this, not even in this turn */
+/* `ready` is not called after this, not even in this turn. False: the descriptor was closed already. */
+bool loop_unwatch(struct loop *l, struct watch *w);

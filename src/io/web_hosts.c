@@ -290,12 +290,15 @@ void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struc
 void web_host_socket_closing(struct web_socket *s)
 {
     struct tcp_info info;
-    if (!s->name)
-        return;
     /* Closed without a round trip: refused, or unreachable. */
-    if (s->opener && tcp_state(s->watch.fd, &info) && info.tcpi_state == TCP_CLOSE && info.tcpi_rtt == 0)
+    if (s->name && s->opener && tcp_state(s->watch.fd, &info) && info.tcpi_state == TCP_CLOSE && info.tcpi_rtt == 0)
         set_aside(s->name, find_address(s->name, s->address), "refused");
-    s->name->sockets--;
+}
+
+void web_host_socket_closed(struct web_socket *s)
+{
+    if (s->name)
+        s->name->sockets--;
     s->name = NULL;
 }
 

@@ -83,7 +83,7 @@ struct web_socket {
     struct watch watch;
     struct web *web;
     bool watched;
-    bool ours;              /* made by open_socket, so that close_socket will be called */
+    bool ours;              /* made by open_socket, and not known to be closed */
     bool is_paused;         /* its job is paused: it is not idle */
     bool is_shut;           /* idle, and one too many: libcurl closes it at its next check */
     struct web_host *name;  /* of its address */
@@ -151,6 +151,7 @@ void web_host_stop_waiting(struct web_job *j);                   /* for its addr
 void web_host_choose_address(struct web_job *j, bool elsewhere); /* before it starts, or starts again */
 void web_host_job_ended(struct web_job *j, bool answered, bool broke); /* it had started */
 void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address);
-void web_host_socket_closing(struct web_socket *s);
+void web_host_socket_closing(struct web_socket *s); /* its descriptor is still open */
+void web_host_socket_closed(struct web_socket *s);
 void web_host_check_connect(struct web_socket *s); /* four times a second */
 void web_hosts_free(struct web *w);

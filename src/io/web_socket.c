@@ -24,12 +24,22 @@ static struct web_socket *socket_of(struct web *w, int fd)
     return w->sockets[fd];
 }
 
-static void socket_forget(struct web_socket *s)
+/* False: libcurl has closed it. */
+static bool socket_forget(struct web_socket *s)
 {
-    if (s->watched)
-        loop_unwatch(s->web->loop, &s->watch);
+    bool is_open = !s->watched || loop_unwatch(s->web->loop, &s->watch);
     s->watched = false;
     s->wanted = 0;
+    return is_open;
+}
+
+static void socket_closed(struct web_socket *s)
+{
+    web_host_socket_closed(s);
+    if (s->ours && !s->is_shut)
+        s->web->open--;
+    s->ours = false;
+    s->opener = NULL;
 }
 
 static void socket_ready(struct watch *watch, uint32_t events)
@@ -62,6 +72,16 @@ static void note_pause(struct web_socket *s, CURL *easy)
         j->paused_socket = s;
 }
 
+/* A kept connection stays in the epoll set. Others may be closed already: libcurl closes the resolver's socket without
+ * a call to close_socket. Before 8.3 it also does so if it gives up a socket that is not connected
+ * (https://github.com/curl/curl/pull/11439). The next socket may get the same number. */
+static void socket_unwanted(struct web_socket *s)
+{
+    bool is_kept = s->ours && !(s->watch.events & EPOLLOUT);
+    if (!is_kept && !socket_forget(s))
+        socket_closed(s);
+}
+
 /* libcurl calls it at the beginning and the end of each request. A kept connection stays in the epoll set between two
  * requests: two system calls a request would cost more than the rare event in between. */
 static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *ctx2)
@@ -75,9 +95,7 @@ static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, voi
                                           : 0;
     note_pause(s, easy);
     if (!s->wanted) {
-        /* libcurl may close the resolver's socket without a call, and the next socket may get the same number. */
-        if (!s->ours || (s->watch.events & EPOLLOUT))
-            socket_forget(s);
+        socket_unwanted(s);
         return 0;
     }
     bool lacks = s->wanted & ~s->watch.events;
@@ -115,6 +133,8 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
         return CURL_SOCKET_BAD;
     }
     struct web_socket *s = socket_of(j->web, fd);
+    socket_forget(s); /* whatever had this number before is closed */
+    socket_closed(s);
     s->ours = true;
     s->is_paused = s->is_shut = s->is_probed = false;
     s->opener = j;
@@ -130,10 +150,7 @@ static int close_socket(void *ctx, curl_socket_t fd)
     struct web_socket *s = socket_of(ctx, fd);
     socket_forget(s);
     web_host_socket_closing(s);
-    if (s->ours && !s->is_shut)
-        s->web->open--;
-    s->ours = false;
-    s->opener = NULL;
+    socket_closed(s);
     return close(fd);
 }
 

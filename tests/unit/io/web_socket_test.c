@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections that are given up before they are established. */
+#include "unit.h"
+#include "web_call.h"
+#include <arpa/inet.h>
+
+/* A listener at another address whose queue is full, so that the kernel drops what arrives. */
+static void silent_start(int fds[4])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server.port)};
+    inet_pton(AF_INET, "127.0.1.9", &a.sin_addr);
+    for (size_t i = 0; i < 4; i++)
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(fds[0], (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fds[0], 0), 0);
+    for (size_t i = 1; i < 4; i++)
+        (void)connect(fds[i], (struct sockaddr *)&a, sizeof a);
+}
+
+static void silent_stop(const int fds[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        close(fds[i]);
+}
+
+static void cancelled_connections_do_not_count_as_open(void **state)
+{
+    enum { N = 3 };
+    struct err err;
+    struct call calls[N], c;
+    char url[32];
+    int silent[4];
+    (void)state;
+    silent_start(silent);
+    snprintf(url, sizeof url, "http://127.0.1.9:%d/", server.port);
+    for (size_t i = 0; i < N; i++) {
+        call_init(&calls[i], "GET", url);
+        calls[i].cancel_later = true;
+        call_start(&calls[i]);
+    }
+    for (size_t i = 0; i < N; i++) {
+        call_wait(&calls[i]);
+        assert_int_equal(calls[i].result.code, -ERR_CANCELLED);
+    }
+    silent_stop(silent);
+    get(&c, "/bytes/10");
+    assert_int_equal(c.result.code, 0);
+    sbuf_done(&c.body);
+    loop_stop_and_join(loop);
+    assert_int_equal(web_connects(web).connections, N + 1);
+    web_set_idle_max(web, 1);
+    assert_int_equal(loop_start(loop, &err), 0);
+    get(&c, "/bytes/10");
+    assert_int_equal(c.result.code, 0);
+    sbuf_done(&c.body);
+    assert_int_equal(web_connects(web).connections, N + 1); /* the idle connection was used */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(cancelled_connections_do_not_count_as_open),
+    };
+    unsetenv("http_proxy");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
