@@ -287,9 +287,7 @@ static int open_directory(struct export_cmd *j, const char *dir, const char *uri
     int r = policy_of_flags(j, uri, err);
     if (r == 0)
         r = dir_open(AT_FDCWD, dir, &j->data, err);
-    if (r < 0)
-        return err_wrap(err, "export sends a directory (select files of it with --include)");
-    return export_state_open(&j->state, flags.state, dir, err);
+    return r < 0 ? err_wrap(err, "export sends a directory (select files of it with --include)") : 0;
 }
 
 /* A file is unchanged since hydration if the catalog has it with this size and mtime. Its ctime, which no program can
@@ -351,6 +349,15 @@ static int open_store(struct export_cmd *j, struct err *err)
     sbuf_addf(&b, "%s\n%s", e->uri, o.endpoint ? o.endpoint : "");
     int r = sbuf_take(&b, &j->destination, err);
     return r < 0 ? r : store_open(&o, &j->store, err);
+}
+
+/* The next run would export what this one wrote. */
+static int check_apart(const struct export_cmd *j, const char *dir, struct err *err)
+{
+    if (store_endpoint(j->store) || !path_is_within(store_bucket(j->store).ptr, dir))
+        return 0;
+    return err_set(err, ERR_INVALID, "'%s' is inside '%s', which the export would send: choose a URI outside of it",
+                   j->spec->export.uri, dir);
 }
 
 static int start_workers(struct export_cmd *j, struct err *err)
@@ -504,6 +511,8 @@ static int check_usage(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID,
                        "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", argv[2],
                        argv[1]);
+    if (!flags.volume && refuse_uri(argv[1], argv[1], argv[2], err) < 0)
+        return -ERR_INVALID;
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
         return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
     if (flags.concurrency > 512)
@@ -530,6 +539,12 @@ static int prepare(struct export_cmd *j, char **argv, struct err *err)
 {
     int r = flags.volume ? open_volume(j, err) : open_directory(j, argv[1], argv[2], err);
     if (r == 0)
+        r = open_store(j, err);
+    if (r == 0 && !flags.volume)
+        r = check_apart(j, argv[1], err);
+    if (r == 0 && !flags.volume)
+        r = export_state_open(&j->state, flags.state, argv[1], err);
+    if (r == 0)
         r = verdict_lock(j->state.fd, &j->export_dir, &j->lock, err);
     if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
         r = read_writes(j, err);
@@ -537,8 +552,6 @@ static int prepare(struct export_cmd *j, char **argv, struct err *err)
         owner_of_volume(j->spec, j->owner);
     else if (r == 0)
         r = owner_of_state(j->export_dir, j->owner, err);
-    if (r == 0)
-        r = open_store(j, err);
     return r < 0 ? r : start_workers(j, err);
 }
 

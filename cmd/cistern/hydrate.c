@@ -6,6 +6,7 @@
 #include "estimate.h"
 #include "hydrate/engine.h"
 #include "pool/volume.h"
+#include "store/single.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include <assert.h>
@@ -445,6 +446,29 @@ static int dry_run(const struct hydrate_cmd *run)
     return ls_sum(run->stores[0], run->sources[0].uri, &run->filters[0], flags.allow_empty, &flags.terms);
 }
 
+static int check_usage(int argc, char **argv, struct err *err)
+{
+    if (flags.volume ? argc != 1 : argc != 3)
+        return err_set(err, ERR_INVALID, "hydrate needs URI and DIR; see `cistern hydrate --help`");
+    if (flags.volume)
+        return 0;
+    if (!strstr(argv[1], "://") && strstr(argv[2], "://"))
+        return err_set(err, ERR_INVALID,
+                       "hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back", argv[2],
+                       argv[1]);
+    return refuse_uri(argv[2], argv[1], argv[2], err);
+}
+
+/* Each run would copy the copies of the run before. */
+static int check_apart(const struct hydrate_cmd *run, const char *dir, struct err *err)
+{
+    const struct store *s = run->stores[0];
+    if (store_endpoint(s) || store_names_object(s) || !path_is_within(dir, store_bucket(s).ptr))
+        return 0;
+    return err_set(err, ERR_INVALID, "'%s' is inside its source '%s': choose a DIR outside of it", dir,
+                   run->sources[0].uri);
+}
+
 int verb_hydrate(int argc, char **argv)
 {
     struct err err;
@@ -452,22 +476,16 @@ int verb_hydrate(int argc, char **argv)
     int code = verb_begin(table, usage, &argc, argv);
     if (code >= 0)
         return code;
-    if (flags.volume ? argc != 1 : argc != 3) {
-        fprintf(stderr, "cistern: hydrate needs URI and DIR; see `cistern hydrate --help`\n");
-        return EXIT_USAGE;
-    }
-    if (!flags.volume && !strstr(argv[1], "://") && strstr(argv[2], "://")) {
-        fprintf(stderr,
-                "cistern: hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back\n",
-                argv[2], argv[1]);
-        return EXIT_USAGE;
-    }
+    if (check_usage(argc, argv, &err) < 0)
+        return (int)exit_with(&err, globals.json);
     auto_with(run_done) struct hydrate_cmd run = {0};
     term_init(&run.term, globals.json, globals.quiet, globals.no_progress);
     struct target *target = NULL;
     int r = flags.volume ? from_volume(&run, &target, &err) : from_flags(&run, argv[1], &err);
     if (r == 0 && flags.dry_run)
         return dry_run(&run);
+    if (r == 0 && !flags.volume)
+        r = check_apart(&run, argv[2], &err);
     if (r == 0 && !flags.volume)
         r = target_open_dir(argv[2], &target, &err);
     if (r < 0) {

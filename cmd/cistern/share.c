@@ -28,6 +28,18 @@ int filter_fill(struct filter *f, const char *const *include, size_t include_cou
     return r;
 }
 
+int refuse_uri(const char *dir, const char *from, const char *to, struct err *err)
+{
+    if (!strstr(dir, "://"))
+        return 0;
+    if (str_starts(str_of(dir), STR("file://")))
+        return err_set(err, ERR_INVALID, "DIR is a path, and '%s' is a URI: write %s", dir, dir + strlen("file://"));
+    return err_set(err, ERR_INVALID,
+                   "DIR is a path, and '%s' is a URI; between two buckets: `cistern hydrate %s DIR`, then `cistern "
+                   "export DIR %s`",
+                   dir, from, to);
+}
+
 int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
                  struct err *err)
 {

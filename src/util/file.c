@@ -254,6 +254,16 @@ size_t path_existing_len(const char *path)
     return len;
 }
 
+bool path_is_within(const char *path, const char *dir)
+{
+    char at[PATH_MAX], top[PATH_MAX];
+    auto_mem char *there = str_dup(str_sub(str_of(path), 0, path_existing_len(path)));
+    if (!realpath(*there ? there : ".", at) || !realpath(dir, top))
+        return false;
+    size_t len = strcmp(top, "/") == 0 ? 0 : strlen(top);
+    return strncmp(at, top, len) == 0 && (at[len] == '/' || at[len] == '\0');
+}
+
 void dir_remove_empty(const char *path, size_t keep_len)
 {
     auto_mem char *at = str_dup(str_of(path));

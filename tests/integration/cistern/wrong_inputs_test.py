@@ -22,7 +22,8 @@ USAGE, NOT_FOUND, DENIED, TRANSIENT, FULL, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 6, 9
 SIGN_OF_LIFE_SECONDS = 10
 
 # Command, exit code, and words of the answer: object, cause, next step. SERVER and HOLE are ports: MinIO, and a listener
-# that never answers. `out` does not exist; `data` is a directory with the file `file`.
+# that never answers. HERE is the current directory. `out` does not exist; `data` is a directory with the file `file`, and `link`
+# leads to it.
 ROWS = [
     # verbs and arguments
     ("sync s3://bench/in/ out", USAGE, "'sync'", "unknown verb", "`cistern hydrate URI DIR`"),
@@ -31,6 +32,14 @@ ROWS = [
     ("hydrate data s3://bench/in/", USAGE, "data", "copies URI to DIR", "`cistern hydrate s3://bench/in/ data`"),
     ("export s3://bench/in/ data", USAGE, "data", "sends DIR to URI", "`cistern export data s3://bench/in/`"),
     ("ls", USAGE, "ls", "needs URI", "see `cistern ls --help`"),
+    ("hydrate s3://bench/in/ s3://other/in/", USAGE, "'s3://other/in/'", "is a URI", "`cistern export DIR s3://other/in/`"),
+    ("hydrate s3://bench/in/ file:///out", USAGE, "'file:///out'", "is a URI", "write /out"),
+    ("export s3://bench/in/ s3://other/in/", USAGE, "'s3://bench/in/'", "is a URI", "`cistern hydrate s3://bench/in/ DIR`"),
+    ("hydrate file://HERE/data/ data/out", USAGE, "'data/out'", "inside its source 'file://HERE/data/'", "a DIR outside"),
+    ("hydrate file://HERE/data/ data", USAGE, "'data'", "inside its source 'file://HERE/data/'", "a DIR outside"),
+    ("hydrate file://HERE/data/ link/out", USAGE, "'link/out'", "inside its source 'file://HERE/data/'", "a DIR outside"),
+    ("export data file://HERE/data/new/", USAGE, "'file://HERE/data/new/'", "inside 'data'", "a URI outside"),
+    ("export data file://HERE/link/", USAGE, "'file://HERE/link/'", "inside 'data'", "a URI outside"),
     # flags
     ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
     ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
@@ -158,9 +167,10 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     (tmp_path / "data/file").write_text("content")
     (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
     (tmp_path / "loop").symlink_to("loop")
-    for name, port in ports.items():
-        command = command.replace(name, str(port))
-        told = [part.replace(name, str(port)) for part in told]
+    (tmp_path / "link").symlink_to("data")
+    for name, value in {**ports, "HERE": tmp_path}.items():
+        command = command.replace(name, str(value))
+        told = [part.replace(name, str(value)) for part in told]
     words = command.split()
     given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "http_proxy")))
     env = clean_environment(**{"AWS_ACCESS_KEY_ID": minio.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": minio.SECRET_KEY,
@@ -170,7 +180,7 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert status == code, said
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
-    assert not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
+    assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
 
 
 def refused(folder, answer, *words):
