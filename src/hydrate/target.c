@@ -152,7 +152,7 @@ static int check_dir(const char *path, bool *ret_is_there, struct err *err)
         return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
         return err_set(err, ERR_INVALID, "'%s' does not exist and is not a valid directory name", path);
-    return 0;
+    return *ret_is_there ? 0 : path_check_links(path, err);
 }
 
 /* For a DIR that exists. */

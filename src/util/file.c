@@ -225,6 +225,8 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
+        if (err->sys == ENOENT && path_check_links(path, err) < 0)
+            return -(int)err->code;
         return err->sys == ENOTDIR ? err_advise(err, CIS_NOT_A_DIRECTORY) : -(int)err->code;
     }
     *ret_fd = fd;
@@ -252,6 +254,19 @@ size_t path_existing_len(const char *path)
         at[len] = '\0';
     }
     return len;
+}
+
+int path_check_links(const char *path, struct err *err)
+{
+    struct stat st;
+    size_t len = path_existing_len(path);
+    len += strspn(path + len, "/");
+    len += strcspn(path + len, "/");
+    auto_mem char *missing = str_dup(str_sub(str_of(path), 0, len));
+    if (lstat(missing, &st) != 0 || !S_ISLNK(st.st_mode))
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_SYMLINK_IN_THE_WAY, "'%s' is a symbolic link to a path that does not exist",
+                    missing);
 }
 
 bool path_is_within(const char *path, const char *dir)

@@ -59,6 +59,9 @@ struct dirent *dir_next(DIR *d);
 must_check int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err);
 /* The length of the leading part of `path` that exists. */
 size_t path_existing_len(const char *path);
+/* Of a path that does not exist: refuses a symbolic link on its way whose target is missing, where no directory can be
+ * made. ERR_INVALID (CIS_SYMLINK_IN_THE_WAY). */
+must_check int path_check_links(const char *path, struct err *err);
 /* Whether `path` is `dir` or below it. Links are followed; what does not exist counts as below its parent. */
 bool path_is_within(const char *path, const char *dir);
 /* Removes `path` and its parents down to a leading part of `keep_len` bytes, as far as they are empty. */

@@ -74,6 +74,12 @@ ROWS = [
     ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
     ("export nowhere s3://bench/o/", NOT_FOUND, "'nowhere'", "No such file or directory", "export sends a directory"),
     ("export data/file s3://bench/o/", USAGE, "'data/file'", "Not a directory", "--include"),
+    ("hydrate s3://bench/in/ dangling", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
+    ("hydrate s3://bench/in/ dangling/", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
+    ("hydrate s3://bench/in/ dangling/out", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
+    ("export data s3://bench/o/ --state dangling", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
+    ("export data file://HERE/dangling/", USAGE, "HERE/dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
+    ("export dangling s3://bench/o/", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
     ("hydrate s3://bench/in/ loop/out", USAGE, "'loop/out'", "Too many levels of symbolic links", "replace the symbolic link"),
     (f"hydrate s3://bench/in/ {'n' * 300}", USAGE, "n" * 100, "File name too long", "use shorter names"),
     ("export data s3://bench/o/ --state half", USAGE, "'half", "Not a directory", "move it away"),
@@ -168,6 +174,7 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("data")
+    (tmp_path / "dangling").symlink_to("nowhere")
     for name, value in {**ports, "HERE": tmp_path}.items():
         command = command.replace(name, str(value))
         told = [part.replace(name, str(value)) for part in told]
