@@ -6,12 +6,40 @@
  * sorted. Only then can the other object be found by its name, and no lane writes it. */
 #include "private.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static int conflict_error(struct err *err)
 {
     return err_fail(err, ERR_EXISTS, CIS_OBJECT_DIRECTORY_CONFLICT, "its key is also a directory of other objects");
+}
+
+/* Whether the listing has objects below `path`. If it cannot say, it has: then nothing is called a user's. */
+static bool has_objects_below(const struct hydrate *h, struct str path)
+{
+    uint64_t at, id;
+    struct index_entry e;
+    struct err ignored;
+    auto_sbuf below = SBUF(PATH_MAX + 1);
+    sbuf_add(&below, path);
+    sbuf_addc(&below, '/');
+    if (index_lower_bound(h->index, sbuf_str(&below), &at, &ignored) < 0)
+        return true;
+    return at < index_count(h->index) &&
+           (index_at(h->index, at, &id, &ignored) < 0 || index_get(h->index, id, &e, &ignored) < 0 ||
+            str_starts(e.path, sbuf_str(&below)));
+}
+
+/* A directory is in the way of an object. */
+static int directory_error(const struct hydrate *h, struct str path, enum hydrate_fault_kind *ret_kind, struct err *err)
+{
+    *ret_kind = FAULT_LISTING;
+    if (has_objects_below(h, path))
+        return conflict_error(err);
+    *ret_kind = FAULT_OTHER;
+    return err_fail(err, ERR_EXISTS, CIS_WRONG_FILE_TYPE, "'%.*s' exists and is a directory",
+                    (int)min_u64(path.len, 200), path.ptr);
 }
 
 /* Whether a hydration wrote the file at the object's path. If the object is not whole, the file may be left from a
@@ -76,8 +104,10 @@ static int check_foreign(const struct hydrate *h, struct str path, struct err *e
         struct stat st;
         if (path.ptr[i] != '/' || !target_stat(h->target, str_sub(path, 0, i), &st) || S_ISDIR(st.st_mode))
             continue;
-        return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%.*s' exists and is not a directory",
-                        (int)min_u64(i, 200), path.ptr);
+        bool is_link = S_ISLNK(st.st_mode);
+        err_set(err, ERR_EXISTS, "'%.*s' exists and is %s", (int)min_u64(i, 200), path.ptr,
+                is_link ? "a symbolic link" : "not a directory");
+        return is_link ? err_advise(err, CIS_SYMLINK_IN_THE_WAY) : err_advise(err, CIS_WRONG_FILE_TYPE);
     }
     return 0;
 }
@@ -88,14 +118,13 @@ int conflict_resolve(struct hydrate_lane *l, uint64_t id, const struct index_ent
     struct hydrate *h = l->h;
     struct err first = *err;
     *ret_kind = FAULT_OTHER;
-    if (err->sys == EISDIR || err->sys == ENOTEMPTY) {
-        *ret_kind = FAULT_LISTING;
-        return conflict_error(err);
-    }
-    if (err->sys != ENOTDIR && err->sys != ELOOP) /* no link is followed */
+    bool is_directory = err->sys == EISDIR || err->sys == ENOTEMPTY;
+    if (!is_directory && err->sys != ENOTDIR && err->sys != ELOOP) /* no link is followed */
         return -(int)err->code;
     if (hydrate_queue_defer(&h->queue, id))
         return 1;
+    if (is_directory)
+        return directory_error(h, e->path, ret_kind, err);
     pthread_mutex_lock(&h->conflict_lock);
     int r = clear_path(l, e->path, err);
     if (r == 0)

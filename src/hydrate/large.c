@@ -89,6 +89,8 @@ static void finish(struct hydrate_lane *l, struct hydrate_large *g)
         fail_object(l, g);
         return;
     }
+    if (g->want.kind == HASH_NONE)
+        atomic_fetch_add(&g->h->progress.size_only, 1);
     object_completed(g->h, g->id);
     discard(l, g);
 }
@@ -153,7 +155,6 @@ static void end(struct hydrate_lane *l, struct hydrate_large *g)
 {
     g->err.code = 0;
     if (g->want.kind == HASH_NONE) {
-        atomic_fetch_add(&g->h->progress.size_only, 1);
         finish(l, g);
         return;
     }

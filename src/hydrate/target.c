@@ -149,7 +149,7 @@ static int check_dir(const char *path, bool *ret_is_there, struct err *err)
     if (!*ret_is_there && errno != ENOENT && errno != ENOTDIR)
         return err_sys(err, errno, "cannot stat '%s'", path);
     if (*ret_is_there && !S_ISDIR(st.st_mode))
-        return err_fail(err, ERR_EXISTS, CIS_NOT_A_DIRECTORY, "'%s' exists and is not a directory", path);
+        return err_fail(err, ERR_EXISTS, CIS_WRONG_FILE_TYPE, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
         return err_set(err, ERR_INVALID, "'%s' does not exist and is not a valid directory name", path);
     return *ret_is_there ? 0 : path_check_links(path, err);
@@ -230,6 +230,10 @@ int target_create(const struct target *t, int dir, const char *name, uint64_t id
     char temporary[32];
     bool is_seen = target_is_visible(t);
     const char *at = is_seen ? temporary_name(id, temporary) : name;
+    struct stat st;
+    /* Before the bytes of a large object are fetched. */
+    if (is_seen && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        return err_sys(err, EISDIR, "cannot create '%s'", name);
     flags |= O_CREAT | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_TRUNC);
     int fd = (int)TEMP_FAILURE_RETRY(openat(is_seen ? t->temporary : dir, at, flags, t->file_mode));
     if (fd < 0)

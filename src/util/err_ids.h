@@ -57,7 +57,7 @@
     X(1522, READ_ONLY_DISK, "remount it writable (dmesg says why it is read-only), then run the same command again") \
     X(1523, PERMISSION_DENIED, "grant the access to the user that runs this, then run the same command again") \
     X(1524, INTERRUPTED, "run the same command again: a signal interrupted it") \
-    X(1525, NOT_A_DIRECTORY, "move it away, then run the same command again") \
+    X(1525, WRONG_FILE_TYPE, "move it away, then run the same command again") \
     X(1526, STORE_REFUSES_ALL, "wait until the store recovers, or lower --concurrency, then run the same command again") \
     X(1527, FOREIGN_FILE, "move the file away, or replace such files with --overwrite") \
     X(1528, STATE_FILE_INVALID, "remove it, then run the same command again") \

@@ -227,7 +227,7 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
         err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
         if (err->sys == ENOENT && path_check_links(path, err) < 0)
             return -(int)err->code;
-        return err->sys == ENOTDIR ? err_advise(err, CIS_NOT_A_DIRECTORY) : -(int)err->code;
+        return err->sys == ENOTDIR ? err_advise(err, CIS_WRONG_FILE_TYPE) : -(int)err->code;
     }
     *ret_fd = fd;
     return 0;

@@ -63,13 +63,30 @@ def test_users_file_in_place_of_a_directory_is_kept_and_named(bucket, tmp_path, 
     code, end, errors = bucket.hydrate("w/", tmp_path / "out")
     assert (code, end["hydrated"], end["failed"]) == (SOME_FAILED, 1, 2), errors
     assert sorted(e["object"] for e in errors if "object" in e) == ["theirs/child", "theirs/deeper/child"]
-    assert {e["error"]["id"] for e in errors if "object" in e} == {"CIS1525"}, errors
+    assert {e["error"]["id"] for e in errors if "object" in e} == {"CIS1531" if is_link else "CIS1525"}, errors
     assert theirs.is_symlink() if is_link else theirs.read_bytes() == b"mine"
     assert not list((tmp_path / "elsewhere").iterdir())
     theirs.unlink()
     code, end, errors = bucket.hydrate("w/", tmp_path / "out")
     assert (code, errors) == (DONE, [])
     assert (theirs / "deeper/child").read_bytes() == b"c" * size
+
+
+@pytest.mark.parametrize("size", [0, 10, 20 << 20])
+@pytest.mark.parametrize("flags", [(), ("--overwrite",)])
+def test_users_directory_in_place_of_an_object_is_kept_and_named(bucket, tmp_path, size, flags):
+    for key in ["theirs", "other"]:
+        bucket.put("w/" + key, b"c" * size)
+    theirs = tmp_path / "out/theirs"
+    theirs.mkdir(parents=True)
+    (theirs / "file").write_bytes(b"mine")
+    code, end, errors = bucket.hydrate("w/", tmp_path / "out", "--verify", "size", *flags)
+    assert (code, end["hydrated"], end["failed"], end["size_only"]) == (SOME_FAILED, 1, 1, size > 0), errors
+    assert [(e["object"], e["error"]["id"]) for e in errors if "object" in e] == [("theirs", "CIS1525")], errors
+    assert "'theirs' exists and is a directory" in str(errors) and (theirs / "file").read_bytes() == b"mine"
+    theirs.rename(tmp_path / "away")
+    code, end, errors = bucket.hydrate("w/", tmp_path / "out", *flags)
+    assert (code, errors) == (DONE, []) and theirs.read_bytes() == b"c" * size
 
 
 def test_excluding_what_cannot_be_a_file_makes_the_run_whole(bucket, tmp_path):
