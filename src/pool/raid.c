@@ -88,9 +88,10 @@ static int bring_up(const struct disks_wanted *w, const struct disks_plan *p, st
 
 /* ---- the file system --------------------------------------------------------------------------------------------- */
 
+/* nrext64 off: kernels before 5.19 cannot mount a file system that has it. */
 static int make_xfs(const struct disks_wanted *w, const char *device, bool overwrite, struct err *err)
 {
-    const char *const argv[] = {"mkfs.xfs", "-q", "-K", device, overwrite ? "-f" : NULL, NULL};
+    const char *const argv[] = {"mkfs.xfs", "-q", "-K", "-i", "nrext64=0", device, overwrite ? "-f" : NULL, NULL};
     log_event(LOG_INFO, "a file system is made", "pool", w->pool, "device", device, NULL);
     return tool_run(argv, err);
 }
