@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,11 @@ class Mirror:
 
     def wait_for(self, volumes):
         mounts.wait_for("the mirror", lambda: self.state() == (volumes, True))
+
+    def wait_for_descriptor_of(self, end):
+        """Its link in /proc ends so."""
+        fds = Path(f"/proc/{self.process.pid}/fd")
+        mounts.wait_for("the descriptor in the mirror", lambda: any(str(fd.readlink()).endswith(end) for fd in fds.iterdir()))
 
     def kill(self):
         self.process.kill()
@@ -217,7 +223,7 @@ def test_nameless_files_without_passthrough_survive_each_keeper_through_the_mirr
         file.write(b"still here")
         file.flush()
         os.unlink(volume.path / "nameless")
-        time.sleep(0.2)  # the descriptor travels to the mirror
+        mirror.wait_for_descriptor_of("/nameless (deleted)")
         for n in range(1, 4):
             volume.keeper.process.kill()
             volume.keeper.process.wait()
@@ -353,7 +359,8 @@ def test_sigterm_ends_the_keeper_and_its_processes_when_a_driver_holds_the_mount
 def test_a_second_sigterm_ends_the_keeper_at_once(volumes):
     keeper = volumes("v").keeper
     keeper.process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    status = Path(f"/proc/{keeper.process.pid}/status")
+    mounts.wait_for("the keeper to read the first", lambda: "ShdPnd:\t0000000000000000" in status.read_text())
     keeper.process.send_signal(signal.SIGTERM)
     assert keeper.process.wait(10) == 0
 

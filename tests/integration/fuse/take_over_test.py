@@ -83,10 +83,10 @@ def test_a_keeper_whose_predecessor_dies_at_its_question_serves(tmp_path):
 
 
 def test_a_mount_that_begins_during_a_take_over_that_ends_asks_for_a_retry(disk, tmp_path):
-    slow = tmp_path / "slow-mount"
-    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {mounts.MOUNT_PROCESS} "$@"\n')
-    slow.chmod(0o700)
-    keeper = mounts.Keeper(tmp_path, program=slow)
+    waiting, may_begin = tmp_path / "waiting-mount", tmp_path / "may-begin"
+    waiting.write_text(f'#!/bin/sh\nuntil [ -e {may_begin} ]; do sleep 0.05; done\nexec {mounts.MOUNT_PROCESS} "$@"\n')
+    waiting.chmod(0o700)
+    keeper = mounts.Keeper(tmp_path, program=waiting)
     data, path = disk.path / "v", tmp_path / "mnt"
     data.mkdir()
     path.mkdir()
@@ -97,6 +97,7 @@ def test_a_mount_that_begins_during_a_take_over_that_ends_asks_for_a_retry(disk,
         taker.receive_all()
         taker.die()
         assert client.stderr.read().startswith("AGAIN ")
+    may_begin.touch()
     keeper.ask(*mount[2:])
     keeper.ask("unmount", "v", 1000)
     keeper.stop()
