@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One user of a mount, as a process of its own: stress_worker.py KIND DIRECTORY SECONDS SEED.
+"""One user of a mount, as a process of its own: stress_worker.py KIND DIRECTORY ROUNDS SEED.
 
-Everything it does must succeed, and it knows what must be there afterwards. Its last line is JSON: rounds, the longest
-operation in seconds, and errors."""
+It works until its standard input ends, and at least for ROUNDS rounds. Everything it does must succeed, and it knows what
+must be there afterwards. Its first line is "begins". Its last line is JSON: rounds, the longest round in
+seconds, and errors."""
 
 import json
 import mmap
 import os
 import random
+import select
 import struct
 import sys
 import time
@@ -125,12 +127,16 @@ class Namer(User):
 USERS = {"reader": Reader, "appender": Appender, "namer": Namer}
 
 
+def may_end():
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
 def main():
-    kind, folder, seconds, seed = sys.argv[1:]
+    kind, folder, least, seed = sys.argv[1:]
     user = (USERS | stress_calls.USERS | stress_programs.USERS)[kind](Path(folder), int(seed))
-    end = time.monotonic() + float(seconds)
+    print("begins", flush=True)
     rounds, longest, errors = 0, 0.0, []
-    while time.monotonic() < end and not errors:
+    while not errors and (rounds < int(least) or not may_end()):
         began = time.monotonic()
         try:
             user.once()
