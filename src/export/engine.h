@@ -186,6 +186,7 @@ struct export_run {
     unsigned *tries; /* owned; per file */
     struct run_markers markers;
     size_t successes, refusals; /* consecutive refusals before any success */
+    size_t busy;                /* consecutive files for which the store was busy */
     struct timer wake;
     struct timer deadline;
     struct watch leases;

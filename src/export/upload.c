@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 enum {
-    REFUSALS_MAX = 16, /* consecutive refusals before any success: the destination is refused, not one file */
+    REFUSALS_MAX = 16, /* consecutive files: the destination is the cause */
     TRIES_SHIFT_MAX = 5,
 };
 static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
@@ -245,6 +245,7 @@ void run_file_sent(struct upload *own_u, enum run_event how)
         return;
     }
     r->successes++;
+    r->busy = 0;
     pthread_mutex_lock(&r->lock);
     count_settled(r, planned_bytes(own_u));
     r->counts.done_files++;
@@ -272,10 +273,13 @@ static bool concerns_all_files(const struct err *err)
 
 static bool may_concern_all_files(const struct err *err)
 {
-    return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || err_kind_of(err->id) == ERR_KIND_UNREACHABLE ||
-           concerns_all_files(err);
+    enum err_kind kind = err_kind_of(err->id);
+    return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || kind == ERR_KIND_UNREACHABLE ||
+           kind == ERR_KIND_STORE_BUSY || concerns_all_files(err);
 }
 
+/* A permission may be missing for some files only, if others were exported. A store that is busy for each file in turn,
+ * as long as a request is retried, is busy for the rest, too. */
 static void note_refusal(const struct upload *u, struct err *err)
 {
     struct export_run *r = u->run;
@@ -283,7 +287,8 @@ static void note_refusal(const struct upload *u, struct err *err)
     if (is_local)
         return;
     r->refusals = may_concern_all_files(err) ? r->refusals + 1 : 0;
-    bool is_likely = r->successes == 0 && r->refusals >= REFUSALS_MAX;
+    r->busy = err_kind_of(err->id) == ERR_KIND_STORE_BUSY ? r->busy + 1 : 0;
+    bool is_likely = (r->successes == 0 && r->refusals >= REFUSALS_MAX) || r->busy >= REFUSALS_MAX;
     if (!is_likely && !concerns_all_files(err))
         return;
     if (is_likely)

@@ -40,8 +40,9 @@ def assert_mended(bucket, folder):
     assert done.returncode == 0 and f"sent {FILES}, already there 0" in done.stdout, (done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=reset", 5, "CIS1620")],
-                         ids=["denied", "unreachable"])
+@pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=reset", 5, "CIS1620"),
+                                             ("op=any,do=status:503", 5, "CIS1429"), ("op=any,do=status:500", 5, "CIS1500")],
+                         ids=["denied", "unreachable", "throttled", "failing"])
 def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id):
     bucket.fault(fault)
     began = time.monotonic()
@@ -50,6 +51,17 @@ def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id
     assert done.stderr.count(id) == REPORTED and f"gave up after {REPORTED} failed files" in done.stderr, done.stderr
     assert_ended_soon(bucket, folder, REPORTED)
     assert_mended(bucket, folder)
+
+
+def test_a_store_that_refuses_every_request_after_a_while_ends_the_run(bucket, folder):
+    bucket.fault("op=put,after=50,do=status:503", "op=post,do=status:503")
+    done = export(bucket, folder, "--retries", "3")
+    assert done.returncode == 1 and f"gave up after {REPORTED} failed files" in done.stderr, (done.stdout, done.stderr)
+    v = json.loads((folder / "state/export/verdict.json").read_text())
+    assert v["done"]["files"] == 50 and v["pending"]["files"] > FILES / 2
+    assert bucket.stats()["requests"] < 1000
+    bucket.no_faults()
+    assert export(bucket, folder).returncode == 0
 
 
 @pytest.mark.parametrize("faults, uri, code, told", [
