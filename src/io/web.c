@@ -159,13 +159,14 @@ static void end_job(struct web_job *j, unsigned steps)
     if (j->state == WEB_JOB_RUNNING && j->address.host)
         web_host_job_ended(j, j->progress.first_byte_ns > 0,
                            !j->progress.first_byte_ns && (steps & (STEP_SETTLE | STEP_TIMEOUT)) && !j->aborted);
-    if (j->state == WEB_JOB_RUNNING)
+    bool was_running = j->state == WEB_JOB_RUNNING;
+    job_become(j, WEB_JOB_ENDED); /* no step follows */
+    if (was_running)
         curl_multi_remove_handle(w->multi, j->easy);
     loop_timer_cancel(w->loop, &j->rate_timer);
     if (j->paused_socket)
         j->paused_socket->is_paused = false;
     j->paused_socket = NULL;
-    job_become(j, WEB_JOB_ENDED);
     list_remove(&w->live, &j->node);
     j->request.on_done(j->request.ctx, &r);
     assert(!j->steps);
@@ -198,6 +199,13 @@ static void job_go_elsewhere(struct web_job *j)
     curl_multi_add_handle(j->web->multi, j->easy);
 }
 
+/* Lets libcurl run it now, and not at its next timer. */
+static void job_run(struct web_job *j)
+{
+    curl_easy_pause(j->easy, CURLPAUSE_RECV);
+    curl_easy_pause(j->easy, CURLPAUSE_CONT);
+}
+
 static void job_step(struct web_job *j)
 {
     unsigned steps = j->steps;
@@ -210,6 +218,8 @@ static void job_step(struct web_job *j)
         job_go_elsewhere(j);
     else if (steps & STEP_RESUME)
         curl_easy_pause(j->easy, CURLPAUSE_CONT);
+    else if (steps & STEP_RUN)
+        job_run(j);
 }
 
 /* ---- a turn ------------------------------------------------------------------------------------------------------ */
@@ -370,12 +380,12 @@ void web_free(struct web *w)
             web_job_schedule(j, STEP_CANCEL);
         take_steps(w);
     }
-    while ((j = list_pop(&w->unused, struct web_job, node)) != NULL)
-        job_free(j);
     /* Closes the kept connections, which calls close_socket. */
     curl_multi_cleanup(w->multi);
     curl_share_cleanup(w->share);
     web_sockets_done(w);
+    while ((j = list_pop(&w->unused, struct web_job, node)) != NULL)
+        job_free(j);
     web_hosts_free(w);
     loop_timer_cancel(w->loop, &w->sweep);
     loop_defer_cancel(w->loop, &w->tail);

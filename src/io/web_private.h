@@ -16,7 +16,15 @@ enum web_job_state {
 
 /* Steps of a job at the end of the turn. Only job_step changes the state of a job: libcurl may not be called from its
  * own callbacks. */
-enum { STEP_START = 1, STEP_RESUME = 2, STEP_CANCEL = 4, STEP_SETTLE = 8, STEP_TIMEOUT = 16, STEP_NEXT_ADDRESS = 32 };
+enum {
+    STEP_START = 1,
+    STEP_RESUME = 2,
+    STEP_CANCEL = 4,
+    STEP_SETTLE = 8,
+    STEP_TIMEOUT = 16,
+    STEP_NEXT_ADDRESS = 32,
+    STEP_RUN = 64
+};
 
 /* The headers of a request for libcurl. The job keeps both blocks for its later requests. */
 struct web_job_headers {

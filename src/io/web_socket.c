@@ -33,8 +33,17 @@ static bool socket_forget(struct web_socket *s)
     return is_open;
 }
 
+/* libcurl before 8.4 goes on to the next address of a name at its next timer: often the connect timeout, when it is too
+ * late (https://github.com/curl/curl/issues/11920). */
+static void try_next_address(struct web_job *j)
+{
+    if (LIBCURL_VERSION_NUM < 0x080400 && j && j->state == WEB_JOB_RUNNING && !j->head_reported)
+        web_job_schedule(j, STEP_RUN);
+}
+
 static void socket_closed(struct web_socket *s)
 {
+    try_next_address(s->opener);
     web_host_socket_closed(s);
     if (s->ours && !s->is_shut)
         s->web->open--;

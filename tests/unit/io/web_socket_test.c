@@ -3,6 +3,24 @@
 #include "unit.h"
 #include "web_call.h"
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
+
+/* In place of libc's, for libcurl as well: two.test has the address of the silent listener, and the server's. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!host || strcmp(host, "two.test") != 0)
+        return real(host, service, hints, ret);
+    int r = real("127.0.1.9", service, hints, ret);
+    if (r != 0)
+        return r;
+    struct addrinfo **last = ret;
+    while (*last)
+        last = &(*last)->ai_next;
+    return real("127.0.0.1", service, hints, last); /* freeaddrinfo() frees each by itself */
+}
 
 /* A listener at another address whose queue is full, so that the kernel drops what arrives. */
 static void silent_start(int fds[4])
@@ -56,10 +74,38 @@ static void cancelled_connections_do_not_count_as_open(void **state)
     assert_int_equal(web_connects(web).connections, N + 1); /* the idle connection was used */
 }
 
+/* After half of the connect timeout. */
+static void next_address_is_tried_after_a_silent_one(void **state)
+{
+    struct web_options o = {.connect_timeout_ns = 10 * NS_PER_SECOND};
+    struct err err;
+    struct call c;
+    char way[32];
+    int silent[4];
+    (void)state;
+    silent_start(silent);
+    snprintf(way, sizeof way, "two.test:%d", server.port);
+    for (bool was_first = false; !was_first;) { /* libcurl shuffles the addresses that it looks up */
+        loop_stop_and_join(loop);
+        web_free(web);
+        assert_int_equal(web_new(loop, &o, &web, &err), 0);
+        assert_int_equal(loop_start(loop, &err), 0);
+        call_init(&c, "GET", url_of("/bytes/10"));
+        c.request.connect_to = way;
+        call_start(&c);
+        call_wait(&c);
+        assert_int_equal(c.result.code, 0);
+        sbuf_done(&c.body);
+        was_first = web_connects(web).connections > 1;
+    }
+    silent_stop(silent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(cancelled_connections_do_not_count_as_open),
+        TEST(next_address_is_tried_after_a_silent_one),
     };
     unsetenv("http_proxy");
     return cmocka_run_group_tests(tests, NULL, NULL);
