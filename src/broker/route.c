@@ -3,7 +3,7 @@
 #include "creds/trust.h"
 #include "kind.h"
 #include "store/store.h"
-#include "util/scheme.h"
+#include "util/uri.h"
 #include <stdio.h>
 
 struct route_request {
@@ -179,9 +179,7 @@ int broker_binding_parse(struct str text, struct broker_binding *ret, struct err
     if (ok && str_starts(rest, STR("http")))
         ok = str_split(&rest, '=', &b.endpoint);
     b.prefix = rest;
-    const struct scheme *scheme = scheme_of(rest);
-    ok = ok && scheme && !scheme->is_path && scheme_rest(rest).len > 1;
-    if (!ok)
+    if (!ok || uri_split(rest).bucket.len == 0)
         return err_set(err, ERR_INVALID, "'%.*s' is not NAME=[ENDPOINT=]PREFIX", STR_FMT(str_sub(text, 0, 200)));
     *ret = b;
     return 0;

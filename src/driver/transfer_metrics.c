@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include "util/err_kind.h"
 #include "util/metric.h"
-#include "util/scheme.h"
+#include "util/uri.h"
 
 /* The counts of one volume when it was last read. */
 struct transfer_state {
@@ -100,7 +100,7 @@ static struct transfer_state *append_state(struct transfer_metrics *t, const cha
 
 static const char *scheme_label(const char *uri)
 {
-    const struct scheme *scheme = scheme_of(str_of(uri));
+    const struct scheme *scheme = uri_split(str_of(uri)).scheme;
     return scheme ? scheme->name : "other"; /* a status file that another version wrote */
 }
 

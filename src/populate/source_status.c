@@ -2,7 +2,7 @@
 #include "source_status.h"
 #include "util/clock.h"
 #include "util/err_kind.h"
-#include "util/scheme.h"
+#include "util/uri.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -133,15 +133,12 @@ void source_status_add(struct api_source *s, const struct api_volume *v)
 static void resolve(struct api_source_status *t, const struct spec *spec)
 {
     struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
-    const char *uri = first.uri ? first.uri : spec->export.uri;
-    const struct scheme *scheme = scheme_of(str_of(uri));
-    if (!scheme)
+    struct uri uri = uri_split(str_of(first.uri ? first.uri : spec->export.uri));
+    if (!uri.scheme)
         return;
-    struct str rest = scheme_rest(str_of(uri));
-    ssize_t slash = str_find(rest, '/');
-    set_text(&t->resolved.scheme, scheme->name);
-    set_view(&t->resolved.bucket, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash));
-    set_view(&t->resolved.prefix, slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1));
+    set_text(&t->resolved.scheme, uri.scheme->name);
+    set_view(&t->resolved.bucket, uri.bucket);
+    set_view(&t->resolved.prefix, uri.prefix);
     set_text(&t->resolved.endpoint, spec->source.endpoint);
     set_text(&t->resolved.region, spec->source.region);
 }

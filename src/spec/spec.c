@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/spec.h"
 #include "keys.h"
-#include "util/scheme.h"
+#include "util/uri.h"
 #include <assert.h>
 
 struct spec *spec_new(void)
@@ -111,9 +111,8 @@ static int contradiction(struct err *err, const char *what)
 
 static int check_uri(const char *name, const char *uri, struct err *err)
 {
-    const struct scheme *scheme = scheme_of(str_of(uri));
-    struct str rest = scheme ? scheme_rest(str_of(uri)) : STR_NULL;
-    if (rest.len > 0 && (!scheme->is_path || (rest.len > 1 && rest.ptr[0] == '/')))
+    struct uri u = uri_split(str_of(uri));
+    if (u.bucket.len > 0 || (u.scheme && u.scheme->is_path && u.prefix.len > 1 && u.prefix.ptr[0] == '/'))
         return 0;
     err_set(err, ERR_INVALID,
             "'%s': invalid URI '%.200s': expected s3://bucket/prefix/, gs://bucket/prefix/ or file:///directory/", name,
@@ -126,7 +125,7 @@ static int check_prefix(const struct spec_source *src, const char *uri, struct e
     int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
     if (r < 0)
         return r;
-    const struct scheme *scheme = scheme_of(str_of(uri));
+    const struct scheme *scheme = uri_split(str_of(uri)).scheme;
     if (!src->layout.strip_prefix && scheme->is_path)
         return contradiction(err, "'layout.stripPrefix: false' needs a bucket: use layout.subPath with file://");
     /* Google bills a project; S3 bills the requester. */
@@ -207,9 +206,10 @@ struct spec_server spec_export_server(const struct spec *s)
 {
     const struct spec_export *e = &s->export;
     struct spec_server own = {e->endpoint, e->region, e->ca_bundle};
-    if (spec_source_count(s) > 0 && scheme_of(str_of(spec_source_at(s, 0).uri)) != scheme_of(str_of(e->uri)))
-        return own;
     const struct spec_source *src = &s->source;
+    if (spec_source_count(s) > 0 &&
+        uri_split(str_of(spec_source_at(s, 0).uri)).scheme != uri_split(str_of(e->uri)).scheme)
+        return own;
     return (struct spec_server){.endpoint = own.endpoint ? own.endpoint : src->endpoint,
                                 .region = own.region ? own.region : src->region,
                                 .ca_bundle = own.ca_bundle ? own.ca_bundle : src->ca_bundle};

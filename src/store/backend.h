@@ -16,7 +16,6 @@
 
 #include "store/store.h"
 #include "uri.h"
-#include "util/scheme.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -108,7 +107,7 @@ struct store_backend {
     struct store_caps caps;
     const char *permissions[JOB_OPS]; /* by operation, for "access denied". SWEEP: to list uploads */
     size_t job_size;                  /* size of the struct that begins with a struct store_job */
-    must_check int (*open)(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err);
+    must_check int (*open)(struct store *s, const struct store_options *o, const struct uri *u, struct err *err);
     void (*close)(struct store *s); /* must work after a failed open, too */
     /* Starts an attempt, which ends in job_done() exactly once, at once or later. */
     void (*start)(struct store_job *j);

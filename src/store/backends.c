@@ -18,6 +18,6 @@ const struct store_backend *backend_of(const struct scheme *scheme)
 
 enum creds_kind store_creds_kind(struct str uri)
 {
-    const struct scheme *scheme = scheme_of(uri);
+    const struct scheme *scheme = uri_split(uri).scheme;
     return scheme ? backend_of(scheme)->caps.creds : CREDS_NONE;
 }

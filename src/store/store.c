@@ -41,7 +41,7 @@ static int check_ca_file(const char *path, struct err *err)
 
 int store_open(const struct store_options *o, struct store **ret, struct err *err)
 {
-    struct store_uri uri;
+    struct uri uri;
     int r = store_uri_parse(o->uri, &uri, err);
     if (r < 0)
         return r;

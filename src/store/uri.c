@@ -12,9 +12,13 @@ static int invalid(struct str text, struct err *err, const char *why)
     return err_fail(err, ERR_INVALID, CIS_URI_INVALID, "cannot read the URI '%s': %s", uri_shown(text, shown), why);
 }
 
-static int invalid_scheme(struct str text, struct str scheme, struct err *err)
+static int invalid_scheme(struct str text, struct err *err)
 {
     char lower[8] = "";
+    const char *end = memmem(text.ptr, text.len, "://", 3);
+    if (!end)
+        return invalid(text, err, "it has no scheme");
+    struct str scheme = str_sub(text, 0, (size_t)(end - text.ptr));
     for (size_t i = 0; i < scheme.len && scheme.len < sizeof lower; i++)
         lower[i] = (char)(scheme.ptr[i] | ('a' ^ 'A'));
     if (str_starts(str_of(lower), STR("http")))
@@ -54,43 +58,30 @@ static int check_bucket(struct str text, struct str bucket, const struct store_c
     return 0;
 }
 
-static int parse_bucket(struct str text, struct str rest, struct store_uri *u, struct err *err)
+static int check_path(struct str text, struct str *path, struct err *err)
 {
-    ssize_t slash = str_find(rest, '/');
-    u->bucket = slash < 0 ? rest : str_sub(rest, 0, (size_t)slash);
-    u->prefix = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash + 1);
-    int r = check_bucket(text, u->bucket, &backend_of(u->scheme)->caps, err);
-    return r == 0 && u->prefix.len > URI_KEY_MAX ? invalid(text, err, "the key is longer than 1024 bytes") : r;
-}
-
-static int parse_path(struct str text, struct str rest, struct store_uri *u, struct err *err)
-{
-    if (str_starts(rest, STR("localhost/")))
-        rest = str_from(rest, sizeof "localhost" - 1);
-    if (rest.len == 0)
+    if (str_starts(*path, STR("localhost/")))
+        *path = str_from(*path, sizeof "localhost" - 1);
+    if (path->len == 0)
         return invalid(text, err, "it names no directory");
-    if (rest.ptr[0] != '/')
+    if (path->ptr[0] != '/')
         return invalid(text, err, "the path is not absolute, or a host is named");
-    if (rest.len >= PATH_MAX)
-        return invalid(text, err, "the path is longer than 4095 bytes");
-    u->prefix = rest;
-    return 0;
+    return path->len >= PATH_MAX ? invalid(text, err, "the path is longer than 4095 bytes") : 0;
 }
 
-int store_uri_parse(struct str text, struct store_uri *ret, struct err *err)
+int store_uri_parse(struct str text, struct uri *ret, struct err *err)
 {
-    const char *at = text.len ? memmem(text.ptr, text.len, "://", 3) : NULL;
     if (text.len == 0)
         return invalid(text, err, "it is empty");
     if (memchr(text.ptr, '\0', text.len))
         return invalid(text, err, "it contains a NUL byte");
-    if (!at)
-        return invalid(text, err, "it has no scheme");
-    struct str scheme = str_sub(text, 0, (size_t)(at - text.ptr)), rest = str_from(text, scheme.len + 3);
-    struct store_uri u = {.scheme = scheme_find(scheme)};
+    struct uri u = uri_split(text);
     if (!u.scheme)
-        return invalid_scheme(text, scheme, err);
-    int r = u.scheme->is_path ? parse_path(text, rest, &u, err) : parse_bucket(text, rest, &u, err);
+        return invalid_scheme(text, err);
+    int r = u.scheme->is_path ? check_path(text, &u.prefix, err)
+                              : check_bucket(text, u.bucket, &backend_of(u.scheme)->caps, err);
+    if (r == 0 && !u.scheme->is_path && u.prefix.len > URI_KEY_MAX)
+        r = invalid(text, err, "the key is longer than 1024 bytes");
     if (r == 0)
         *ret = u;
     return r;

@@ -42,7 +42,7 @@ static void sign(struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct str text = fuzz_str(bytes, len);
-    struct store_uri uri;
+    struct uri uri;
     struct endpoint e;
     struct err err;
     if (store_uri_parse(text, &uri, &err) == 0)

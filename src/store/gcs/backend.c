@@ -26,7 +26,7 @@ static char *choose_endpoint(const struct store_options *o)
     return sbuf_take(&b, &text, &ignored) < 0 ? str_dup(STR("")) : text;
 }
 
-static int gcs_open(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err)
+static int gcs_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
 {
     struct gcs *g = s->self = xcalloc(1, sizeof *g);
     struct endpoint e;

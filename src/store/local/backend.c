@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 /* A directory, or a path that does not exist yet, is listed as a tree; any other path is one object in its parent. */
-static void split_root(const struct store_uri *u, char **ret_root, struct str *ret_prefix)
+static void split_root(const struct uri *u, char **ret_root, struct str *ret_prefix)
 {
     struct str path = u->prefix;
     struct stat st;
@@ -24,7 +24,7 @@ static void split_root(const struct store_uri *u, char **ret_root, struct str *r
     *ret_root = str_dup(path);
 }
 
-static int local_open(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err)
+static int local_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
 {
     (void)o;
     (void)err;

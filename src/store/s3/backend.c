@@ -46,7 +46,7 @@ static int choose_region(struct s3 *s3, const struct store_options *o, struct er
     return 0;
 }
 
-static int s3_open(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err)
+static int s3_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
 {
     struct s3 *s3 = s->self = xcalloc(1, sizeof *s3);
     struct endpoint e = {.tls = true, .host = STR("s3.amazonaws.com")};

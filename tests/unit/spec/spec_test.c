@@ -350,6 +350,7 @@ static void contradictions_between_keys_are_refused(void **state)
         {"minVolumeSize", "2", "maxVolumeSize", "1"},
         {"uri", "http://x/", "region", "x"},
         {"uri", "s3://", "region", "x"},
+        {"uri", "s3:///p/", "region", "x"},
         {"uri", "s3:/b/", "region", "x"},
         {"uri", "s3x://b/", "region", "x"},
         {"uri", "file://x/", "region", "x"},

@@ -23,7 +23,7 @@ static void uri_is_split_into_bucket_and_prefix(void **state)
     };
     (void)state;
     for (size_t i = 0; i < countof(good); i++) {
-        struct store_uri u;
+        struct uri u;
         struct err err;
         assert_int_equal(store_uri_parse(str_of(good[i].text), &u, &err), 0);
         assert_string_equal(u.scheme->name, good[i].scheme);
@@ -63,7 +63,7 @@ static void each_invalid_uri_is_refused_with_its_reason(void **state)
     };
     (void)state;
     for (size_t i = 0; i < countof(bad); i++) {
-        struct store_uri u;
+        struct uri u;
         struct err err;
         assert_int_equal(store_uri_parse(str_of(bad[i].text), &u, &err), -ERR_INVALID);
         if (!strstr(err.text, bad[i].why))
@@ -75,7 +75,7 @@ static void each_invalid_uri_is_refused_with_its_reason(void **state)
 
 static void nul_bytes_and_long_keys_are_refused(void **state)
 {
-    struct store_uri u;
+    struct uri u;
     struct err err;
     char text[1100] = "s3://bucket/";
     size_t start = strlen(text);
@@ -92,7 +92,7 @@ static void a_password_is_not_repeated(void **state)
                                         "s4://secret@x/y"};
     (void)state;
     for (size_t i = 0; i < countof(texts); i++) {
-        struct store_uri u;
+        struct uri u;
         struct err err;
         assert_true(store_uri_parse(str_of(texts[i]), &u, &err) < 0);
         assert_null(strstr(err.text, "secret"));

@@ -23,7 +23,7 @@ struct fake_job {
     struct object_page page;
 };
 
-static int fake_open(struct store *s, const struct store_options *o, const struct store_uri *u, struct err *err)
+static int fake_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
 {
     (void)o, (void)u, (void)err;
     s->self = xcalloc(1, sizeof(struct fake));
