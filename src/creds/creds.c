@@ -185,7 +185,7 @@ static uint64_t pause_after(struct creds *c, enum err_code code)
 {
     bool passes = code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO || code == ERR_NOT_FOUND;
     c->failures = passes ? c->failures + 1 : 0;
-    return passes ? min_u64(PASSING_PAUSE_NS << min_u64(c->failures - 1, 20), REFUSED_PAUSE_NS) : REFUSED_PAUSE_NS;
+    return passes ? clock_doubled_ns(c->failures - 1, PASSING_PAUSE_NS, REFUSED_PAUSE_NS) : REFUSED_PAUSE_NS;
 }
 
 void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err)

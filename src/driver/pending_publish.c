@@ -145,8 +145,8 @@ int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct v
     char text[HEALTH_TEXT_MAX];
     struct driver_job_view job;
     bool has_failed, had_siblings = false;
-    uint64_t end_ns = end_of_wait(call), look_ns = LOOK_FIRST_NS;
-    while (!volume_is_hydrated(v, text, &has_failed)) {
+    uint64_t end_ns = end_of_wait(call);
+    for (unsigned looks = 0; !volume_is_hydrated(v, text, &has_failed); looks++) {
         int r = pending_publish_check(w, err);
         if (r == 0)
             r = check_pod(w, &had_siblings, err);
@@ -156,10 +156,9 @@ int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct v
             return r;
         if (has_failed && job.state == JOB_FAILED)
             return failed(d, v, text, &job, err);
-        uint64_t now_ns = clock_now_ns();
-        if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(now_ns + look_ns, end_ns)))
+        uint64_t now_ns = clock_now_ns(), next_ns = now_ns + clock_doubled_ns(looks, LOOK_FIRST_NS, LOOK_LAST_NS);
+        if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(next_ns, end_ns)))
             return not_yet(v, text, err);
-        look_ns = min_u64(look_ns * 2, LOOK_LAST_NS);
     }
     return 0;
 }

@@ -7,10 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum {
-    REFUSALS_MAX = 16, /* consecutive files: the destination is the cause */
-    TRIES_SHIFT_MAX = 5,
-};
+enum { REFUSALS_MAX = 16 }; /* consecutive files: the destination is the cause */
 static const uint64_t wait_base_ns = 250 * NS_PER_MS, wait_cap_ns = 5 * NS_PER_SECOND;
 
 struct upload *run_new_upload(struct export_run *r)
@@ -333,8 +330,7 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
     struct export_run *r = own_u->run;
     size_t file = (size_t)own_u->file;
     if (delay_ns == 0) {
-        unsigned shift = r->tries[file] < TRIES_SHIFT_MAX ? r->tries[file] : TRIES_SHIFT_MAX;
-        delay_ns = min_u64(wait_base_ns << shift, wait_cap_ns);
+        delay_ns = clock_doubled_ns(r->tries[file], wait_base_ns, wait_cap_ns);
         if (r->tries[file]++ == 0)
             tell(r, own_u, RUN_WAITING, why, NULL);
     }

@@ -32,7 +32,7 @@ struct address {
     char text[INET6_ADDRSTRLEN];
     int family;
     unsigned failures; /* consecutive connections that broke before a reply */
-    uint64_t aside_ns; /* duration of the last avoidance */
+    unsigned asides;   /* times that it was avoided since the last success */
     uint64_t aside_until_ns;
     uint64_t answered_ns; /* when a reply was last seen on a new connection */
 };
@@ -254,8 +254,7 @@ static void set_aside(struct web_host *n, struct address *a, const char *cause)
         return;
     a->failures = 0;
     n->has_failed = true;
-    a->aside_ns = min_u64(a->aside_ns ? 2 * a->aside_ns : ASIDE_NS, ASIDE_MAX_NS);
-    a->aside_until_ns = now + a->aside_ns;
+    a->aside_until_ns = now + clock_doubled_ns(a->asides++, ASIDE_NS, ASIDE_MAX_NS);
     metric_add(metric_series(metric_new(METRIC_COUNTER, "cistern_addresses_set_aside_total",
                                         "Addresses of a store that were not used for a while.", "cause", NULL),
                              cause),
@@ -444,13 +443,13 @@ void web_host_job_ended(struct web_job *j, bool answered, bool broke)
         return;
     if (answered) {
         a->failures = 0;
-        a->aside_ns = 0;
+        a->asides = 0;
     } else if (connects > 0 && ++a->failures >= FAILURES_MAX) {
         set_aside(n, a, "broken");
     }
     n->has_failed = false;
     for (unsigned i = 0; i < n->count; i++)
-        n->has_failed |= n->addresses[i].failures > 0 || n->addresses[i].aside_ns > 0;
+        n->has_failed |= n->addresses[i].failures > 0 || n->addresses[i].asides > 0;
 }
 
 void web_hosts_free(struct web *w)

@@ -147,8 +147,8 @@ static void *mirror_thread(void *arg)
     pthread_setname_np(pthread_self(), "mirror");
     for (unsigned attempt = 0;; attempt++) {
         struct pollfd p = {.fd = m->stop_fd, .events = POLLIN};
-        int wait_ms = attempt == 0 ? 0 : (int)min_u64(20u << min_u64(attempt, 6), 1000);
-        if (poll(&p, 1, wait_ms) > 0)
+        uint64_t wait_ns = attempt == 0 ? 0 : clock_doubled_ns(attempt, 20 * NS_PER_MS, NS_PER_SECOND);
+        if (poll(&p, 1, (int)(wait_ns / NS_PER_MS)) > 0)
             return NULL;
         uint64_t began = clock_now_ns();
         converse(m);

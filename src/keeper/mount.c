@@ -161,8 +161,7 @@ static void wait_to_start(struct keeper_mount *v, uint64_t now, bool failed)
     v->failures = failed && (short_life || !v->ready) ? v->failures + 1 : 0;
     if (v->failures <= 1)
         v->failing_ns = now;
-    uint64_t wait_ms = v->failures < 3 ? 0 : min_u64(10u << min_u64(v->failures - 3, 9), 5000);
-    v->due_ns = now + wait_ms * NS_PER_MS;
+    v->due_ns = now + (v->failures < 3 ? 0 : clock_doubled_ns(v->failures - 3, 10 * NS_PER_MS, 5 * NS_PER_SECOND));
     v->ready = false;
     keeper_mount_become(v, MOUNT_WAITING);
 }

@@ -158,10 +158,7 @@ static void run_one(struct kube_queue *q, struct queue_key *i)
     pthread_mutex_unlock(&q->lock);
     int r = q->options.reconcile(q->options.ctx, key_of(i), &again, &err);
     if (r < 0) {
-        /* Never retry at once: half of the wait is fixed, the rest is jitter. */
-        uint64_t span = clock_backoff_ns(i->failures + 1, q->options.backoff_base_ns, q->options.backoff_cap_ns);
-        uint64_t least = q->options.backoff_base_ns << min_u64(i->failures, 20);
-        wait = min_u64(least, q->options.backoff_cap_ns) / 2 + span / 2;
+        wait = clock_backoff_half_ns(i->failures + 1, q->options.backoff_base_ns, q->options.backoff_cap_ns);
         if (q->options.on_failure)
             q->options.on_failure(q->options.ctx, key_of(i), &err, i->failures + 1, wait);
     }

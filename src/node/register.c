@@ -39,10 +39,7 @@ struct registration {
 
 static uint64_t retry_after_ns(unsigned refusals)
 {
-    uint64_t wait_ns = REFUSED_FIRST_NS;
-    for (unsigned i = 1; i < refusals && wait_ns < REFUSED_LAST_NS; i++)
-        wait_ns *= 2;
-    return min_u64(wait_ns, REFUSED_LAST_NS);
+    return clock_doubled_ns(refusals ? refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
 }
 
 bool registration_is_due(const struct registration_view *v)

@@ -47,8 +47,7 @@ bool mount_takes_context(void)
 /* Unmounts one mount, retrying until `deadline`. 1: unmounted; 0: nothing is mounted there. */
 static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct err *err)
 {
-    uint64_t wait_ns = NS_PER_MS;
-    while (umount2(path, UMOUNT_NOFOLLOW) != 0) {
+    for (unsigned tries = 0; umount2(path, UMOUNT_NOFOLLOW) != 0; tries++) {
         if (errno == EINVAL || errno == ENOENT || errno == ENOTDIR)
             return 0;
         if (errno != EBUSY)
@@ -59,8 +58,7 @@ static int unmount_top(const char *path, uint64_t deadline_ns, bool lazy, struct
             err_sys(err, EBUSY, "cannot unmount '%s'", path);
             return err_advise(err, CIS_MOUNT_BUSY);
         }
-        clock_sleep(wait_ns);
-        wait_ns = min_u64(2 * wait_ns, 100 * NS_PER_MS);
+        clock_sleep(clock_doubled_ns(tries, NS_PER_MS, 100 * NS_PER_MS));
     }
     return 1;
 }

@@ -113,7 +113,7 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
     bool found = tell_pods(p, claim, what, !is_same);
     if (!m)
         return;
-    m->no_pod_ns = is_same && m->no_pod_ns ? min_u64(2 * m->no_pod_ns, RECHECK_NS) : NO_POD_NS;
+    m->pod_looks = is_same ? m->pod_looks + 1 : 0;
     m->pods_reason = what->reason;
-    m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : m->no_pod_ns);
+    m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : clock_doubled_ns(m->pod_looks, NO_POD_NS, RECHECK_NS));
 }

@@ -36,7 +36,7 @@ struct key_state {
     struct metric_series *failing;    /* cistern_claim_failing of a volume that fails; NULL: it does not */
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
-    uint64_t no_pod_ns;               /* pause before the next look for a pod that waits */
+    unsigned pod_looks;               /* for pods that wait, with this reason; the pause after each doubles */
     /* Hashes of the versions of the last events of foreign_event.c; 0: none. A claim has the first only. */
     uint64_t foreign_events[JOB_SLOTS];
     unsigned probes;     /* of a source: number of probes that its status includes */

@@ -77,7 +77,7 @@ static uint64_t wait_ns(struct populate *p, struct str source, uint64_t generati
 
 static uint64_t failing_ns(unsigned failures)
 {
-    return failures < 5 ? FAILING_NS << (failures - 1) : FAILING_MAX_NS;
+    return clock_doubled_ns(failures - 1, FAILING_NS, FAILING_MAX_NS);
 }
 
 static bool export_failed(const struct api_probe *a)

@@ -48,12 +48,10 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
         denials_note_final(s->refusals);
         return false;
     }
-    /* Half of the delay is fixed. With a fully random delay, a few objects in a hundred would use up their attempts
-     * while the store restarts, which takes six seconds. */
-    unsigned doublings = attempts ? (unsigned)min_u64(attempts - 1, 20) : 0;
-    uint64_t least = min_u64(policy.backoff_base_ns << doublings, policy.backoff_cap_ns) / 2;
-    uint64_t drawn = clock_backoff_ns(doublings + 1, policy.backoff_base_ns, policy.backoff_cap_ns) / 2;
-    uint64_t delay = max_u64(least + drawn, r->retry_after_ns);
+    /* With a fully random delay, a few objects in a hundred would use up their attempts while the store restarts,
+     * which takes six seconds. */
+    uint64_t backoff = clock_backoff_half_ns(attempts, policy.backoff_base_ns, policy.backoff_cap_ns);
+    uint64_t delay = max_u64(backoff, r->retry_after_ns);
     if (!r->turned_away && elapsed_ns + delay > policy.elapsed_max_ns)
         return false;
     hedge_retried(s->hedge);
@@ -74,7 +72,7 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
     const struct store_retry policy = policy_of(s);
     uint64_t sum = 0;
     for (unsigned i = 0; i + 1 < policy.attempts_max && sum < policy.elapsed_max_ns; i++)
-        sum += max_u64(min_u64(policy.backoff_base_ns << min_u64(i, 20), policy.backoff_cap_ns), r->retry_after_ns);
+        sum += max_u64(clock_doubled_ns(i, policy.backoff_base_ns, policy.backoff_cap_ns), r->retry_after_ns);
     return min_u64(sum, policy.elapsed_max_ns);
 }
 

@@ -73,13 +73,28 @@ uint64_t clock_random(void)
     return z ^ (z >> 31);
 }
 
+uint64_t clock_doubled_ns(unsigned doublings, uint64_t base_ns, uint64_t cap_ns)
+{
+    uint64_t ns = min_u64(base_ns, cap_ns);
+    for (; doublings > 0 && ns > 0 && ns < cap_ns; doublings--)
+        ns = ns <= cap_ns / 2 ? 2 * ns : cap_ns;
+    return ns;
+}
+
+static uint64_t backoff_cap(unsigned attempt, uint64_t base_ns, uint64_t cap_ns)
+{
+    return clock_doubled_ns(attempt > 0 ? attempt - 1 : 0, base_ns, cap_ns);
+}
+
 uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns)
 {
-    uint64_t span = base_ns;
-    for (unsigned i = 1; i < attempt && span < cap_ns; i++)
-        span *= 2;
-    span = min_u64(span, cap_ns);
-    return span ? clock_random() % (span + 1) : 0;
+    return clock_random() % (backoff_cap(attempt, base_ns, cap_ns) + 1);
+}
+
+uint64_t clock_backoff_half_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns)
+{
+    uint64_t half_ns = backoff_cap(attempt, base_ns, cap_ns) / 2;
+    return half_ns + clock_random() % (half_ns + 1);
 }
 
 char *time_text(int64_t wall_ns, char *buf)

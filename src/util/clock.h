@@ -27,6 +27,10 @@ bool clock_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t until_ns
 /* Wait before attempt `attempt` (1 is the first retry): full jitter in [0, min(cap, base * 2^(attempt-1))].
  * Source: "Exponential Backoff And Jitter", AWS Architecture Blog. */
 uint64_t clock_backoff_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns);
+/* The same, but half of the wait is fixed: never nearly zero. */
+uint64_t clock_backoff_half_ns(unsigned attempt, uint64_t base_ns, uint64_t cap_ns);
+/* Without jitter: min(cap, base * 2^doublings). */
+uint64_t clock_doubled_ns(unsigned doublings, uint64_t base_ns, uint64_t cap_ns);
 
 /* For jitter and sampling: an attacker may guess it. Thread-safe. */
 uint64_t clock_random(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 #include "util/clock.h"
+#include <limits.h>
 
 static void times_of_rfc_3339_are_read(void **state)
 {
@@ -85,6 +86,31 @@ static void backoff_grows_to_its_cap(void **state)
     assert_int_equal(clock_backoff_ns(70, 0, 0), 0);
 }
 
+static void backoff_half_stays_between_half_and_all_of_its_cap(void **state)
+{
+    (void)state;
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int i = 0; i < 2000; i++) {
+        uint64_t wait = clock_backoff_half_ns(3, 1000, 8000);
+        least = min_u64(least, wait);
+        most = max_u64(most, wait);
+    }
+    assert_in_range(least, 2000, 2200);
+    assert_in_range(most, 3800, 4000);
+    assert_int_equal(clock_backoff_half_ns(0, 0, 0), 0);
+}
+
+static void doubled_stops_at_its_cap(void **state)
+{
+    (void)state;
+    assert_int_equal(clock_doubled_ns(0, 20, 1000), 20);
+    assert_int_equal(clock_doubled_ns(5, 20, 1000), 640);
+    assert_int_equal(clock_doubled_ns(6, 20, 1000), 1000);
+    assert_int_equal(clock_doubled_ns(0, 2000, 1000), 1000);
+    assert_int_equal(clock_doubled_ns(UINT_MAX, 1, UINT64_MAX), UINT64_MAX);
+    assert_int_equal(clock_doubled_ns(UINT_MAX, 0, 1000), 0);
+}
+
 static void month_begins_as_timegm_has_it(void **state)
 {
     (void)state;
@@ -140,6 +166,8 @@ int main(void)
         cmocka_unit_test(a_time_of_the_kernel_is_one_number_before_1970_too),
         cmocka_unit_test(a_wait_ends_at_its_time),
         cmocka_unit_test(backoff_grows_to_its_cap),
+        cmocka_unit_test(backoff_half_stays_between_half_and_all_of_its_cap),
+        cmocka_unit_test(doubled_stops_at_its_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
