@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 #include "util/clock.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -180,6 +181,13 @@ static void free_run(struct export_run *r)
     free(r);
 }
 
+static void set_state(struct verdict *v, enum verdict_state next)
+{
+    assert(v->state == VERDICT_NONE || v->state == VERDICT_RUNNING);
+    v->state = next;
+    v->updated_ns = clock_wall_ns();
+}
+
 static struct export_run *new_run(const struct run_options *o)
 {
     struct export_run *r = xcalloc(1, sizeof *r);
@@ -203,10 +211,10 @@ static struct export_run *new_run(const struct run_options *o)
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     verdict_init(&r->counts);
-    r->counts.state = VERDICT_RUNNING;
+    set_state(&r->counts, VERDICT_RUNNING);
     r->counts.purpose = o->purpose;
     r->counts.writes = o->writes;
-    r->counts.started_ns = r->counts.updated_ns = r->counts.pending_since_ns = clock_wall_ns();
+    r->counts.started_ns = r->counts.pending_since_ns = r->counts.updated_ns;
     snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri);
     return r;
 }
@@ -321,12 +329,11 @@ static int judge(struct export_run *r, struct err *err)
         return e;
     if (r->stop.over_deadline)
         fail_the_rest(r);
-    c->updated_ns = clock_wall_ns();
     bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline && !r->stop.is_refused;
-    if (c->failed_files > 0 && !stopped)
-        c->state = VERDICT_FAILED;
-    else if (c->failed_files == 0 && c->pending_files == 0)
-        c->state = VERDICT_DONE;
+    if (c->failed_files > 0)
+        set_state(c, stopped ? VERDICT_RUNNING : VERDICT_FAILED);
+    else
+        set_state(c, c->pending_files > 0 ? VERDICT_RUNNING : VERDICT_DONE);
     return verdict_write(r->o.export_dir, c, err);
 }
 
