@@ -268,7 +268,7 @@ static enum api_phase phase_of(const struct status_writer *w)
     }
 }
 
-static void set_present(struct status_writer *w)
+static enum api_phase set_present(struct status_writer *w)
 {
     struct api_volume_status *s = &w->v->status;
     s->capacity_bytes = w->f->volume->spec->capacity_bytes;
@@ -283,7 +283,7 @@ static void set_present(struct status_writer *w)
     set_mounted(w);
     set_exported(w);
     set_healthy(w);
-    s->phase = phase_of(w);
+    return phase_of(w);
 }
 
 /* ---- while it is absent ------------------------------------------------------------------------------------------ */
@@ -295,20 +295,20 @@ static void set_from_err(struct status_writer *w, const char *type, const char *
     SET(w, type, API_FALSE, reason, "%s", line);
 }
 
-static void set_lost(struct status_writer *w)
+static enum api_phase set_lost(struct status_writer *w)
 {
     struct err err;
-    w->v->status.phase = API_PHASE_LOST;
     err_set(&err, ERR_ABSENT,
             "pool '%s' on node '%s': its UUID is %s, was %.*s, or the volume's directory is missing: the data is lost",
             w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", STR_FMT(volume_id_pool(&w->v->id)));
     err_advise(&err, CIS_VOLUME_DATA_LOST);
     SET(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "the disk of the volume is gone");
     set_from_err(w, API_HEALTHY, API_REASON_VOLUME_LOST, &err);
+    return API_PHASE_LOST;
 }
 
 /* Keeps the last phase: no event has changed it. */
-static void set_absent(struct status_writer *w)
+static enum api_phase set_absent(struct status_writer *w)
 {
     char why[ERR_TEXT_MAX];
     struct err err;
@@ -322,50 +322,76 @@ static void set_absent(struct status_writer *w)
     err_advise(&err, CIS_POOL_ABSENT);
     SET(w, API_MOUNTED, API_FALSE, API_REASON_POOL_ABSENT, "the pool is not on this node");
     set_from_err(w, API_HEALTHY, API_REASON_POOL_ABSENT, &err);
+    return v->status.phase;
 }
 
 /* The disk may come back with files that were not exported. */
-static void set_release_held(struct status_writer *w)
+static enum api_phase set_release_held(struct status_writer *w)
 {
     struct err err;
-    set_absent(w);
-    w->v->status.phase = API_PHASE_LOST; /* an export is impossible now */
+    (void)set_absent(w);
     err_set(&err, ERR_ABSENT,
             "release is held: the disk is not on node %s and may hold files that are not exported (the annotation "
             "cistern.io/discard-unexported discards them)",
             w->v->node);
     err_advise(&err, CIS_RELEASE_HELD);
     set_from_err(w, API_EXPORTED, API_REASON_POOL_ABSENT, &err);
+    return API_PHASE_LOST; /* an export is impossible now */
 }
 
-static void set_released(struct status_writer *w)
+static enum api_phase set_released(struct status_writer *w)
 {
-    w->v->status.phase = API_PHASE_RELEASED;
     SET(w, API_MOUNTED, API_FALSE, "Released", "the volume is deleted from the node");
     if (!w->f->here || !w->f->volume->spec->export.uri)
-        return;
+        return API_PHASE_RELEASED;
     add_export(w);
     if (w->f->verdict.state == VERDICT_DONE && w->f->verdict.writes == w->f->use.writes)
         SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
     else if (w->f->use.writes > 0)
         SET(w, API_EXPORTED, API_FALSE, "Discarded", "the volume was released without an export, as requested");
+    return API_PHASE_RELEASED;
 }
 
-static void set_failure(struct status_writer *w)
+static enum api_phase set_failure(struct status_writer *w)
 {
     char line[API_MESSAGE_MAX];
     const char *reason = refusal_reason(w->o->failure);
     line_of(w->o->failure, line);
     if (w->o->action == ACTION_TAKE_OVER) {
-        set_lost(w);
+        enum api_phase phase = set_lost(w);
         SET(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_LOST, "the volume cannot be created again: %.480s", line);
-        return;
+        return phase;
     }
-    w->v->status.phase = reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
     if (reason)
         SET(w, API_PROVISIONED, API_FALSE, reason, "%s", line);
     else
         SET(w, API_PROVISIONED, API_UNKNOWN, "Pending", "%s", line);
+    return reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
+}
+
+static enum api_phase set_unreadable(struct status_writer *w)
+{
+    set_from_err(w, API_HEALTHY, API_REASON_UNREADABLE, w->o->failure);
+    return API_PHASE_FAILED;
+}
+
+/* Sets the conditions, and returns the phase. */
+static enum api_phase set_conditions(struct status_writer *w)
+{
+    const struct action_outcome *o = w->o;
+    if (!w->f)
+        return set_unreadable(w);
+    if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_GONE)
+        return set_released(w);
+    if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_HELD)
+        return set_release_held(w);
+    if (w->f->here)
+        return set_present(w);
+    if (o->action == ACTION_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))
+        return set_absent(w);
+    if (o->failure)
+        return set_failure(w);
+    return o->action == ACTION_LOST ? set_lost(w) : w->v->status.phase;
 }
 
 void status_build(struct api_volume *order, const struct observed *f, const struct action_outcome *o, int64_t now_ns)
@@ -373,29 +399,12 @@ void status_build(struct api_volume *order, const struct observed *f, const stru
     struct status_writer w = {.v = order, .f = f, .o = o, .now_ns = now_ns};
     drop_controllers_conditions(&order->status.conditions);
     order->status.observed_generation = order->meta.generation;
-    if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_GONE)
-        set_released(&w);
-    else if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_HELD)
-        set_release_held(&w);
-    else if (f->here)
-        set_present(&w);
-    else if (o->action == ACTION_ABSENT || (o->failure && o->failure->code == ERR_ABSENT))
-        set_absent(&w);
-    else if (o->failure)
-        set_failure(&w);
-    else if (o->action == ACTION_LOST)
-        set_lost(&w);
+    order->status.phase = set_conditions(&w);
 }
 
 void status_build_unreadable(struct api_volume *order, const struct err *why, int64_t now_ns)
 {
-    char line[API_MESSAGE_MAX];
-    struct status_writer w = {.v = order, .now_ns = now_ns};
-    drop_controllers_conditions(&order->status.conditions);
-    order->status.observed_generation = order->meta.generation;
-    order->status.phase = API_PHASE_FAILED;
-    line_of(why, line);
-    SET(&w, API_HEALTHY, API_FALSE, API_REASON_UNREADABLE, "%s", line);
+    status_build(order, NULL, &(struct action_outcome){.failure = why}, now_ns);
 }
 
 /* ---- comparison -------------------------------------------------------------------------------------------------- */
