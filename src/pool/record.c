@@ -3,7 +3,7 @@
 #include "pool/mount.h"
 #include "util/clock.h"
 #include "util/file.h"
-#include "util/json.h"
+#include "util/json_fields.h"
 #include "util/log.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -65,6 +65,20 @@ void record_count_write(struct record *r)
 
 /* ---- file -------------------------------------------------------------------------------------------------------- */
 
+static const char *const stages[] = {[RELEASE_CLOSED] = "closed", [RELEASE_SEALED] = "sealed"};
+
+#define AT(f) .offset = offsetof(struct record, f), .size = sizeof((struct record){0}.f)
+static const struct json_field fields[] = {
+    {"staged", JSON_TEXT, AT(staged)},
+    {"fuse", JSON_BOOL, AT(fuse), .flags = JSON_ALWAYS},
+    {"readOnly", JSON_BOOL, AT(read_only), .flags = JSON_ALWAYS},
+    {"context", JSON_TEXT, AT(context)},
+    {"writes", JSON_U64, AT(writes), .flags = JSON_ALWAYS},
+    {"release", JSON_NAME, AT(release), JSON_NAMES(stages)},
+    {"unpublished", JSON_I64, AT(unpublished_ns)},
+};
+#undef AT
+
 static int read_targets(const json *j, struct record *r, struct err *err)
 {
     const json *list = json_at(j, "targets");
@@ -84,63 +98,27 @@ static int read_targets(const json *j, struct record *r, struct err *err)
     return 0;
 }
 
-static int parse_release(struct str name, enum release_stage *ret, struct err *err)
+static int read_record(const json *j, struct record *r, struct err *err)
 {
-    for (unsigned i = 0; name.len && i < RELEASE_STAGES; i++)
-        if (str_eq(name, str_of(release_stage_name(i)))) {
-            *ret = i;
-            return 0;
-        }
-    return name.len ? err_set(err, ERR_INVALID, "'release' is '%.*s'", STR_FMT(str_sub(name, 0, 40))) : 0;
-}
-
-static int read_release(const json *j, struct record *r, struct err *err)
-{
-    struct str release = STR_NULL;
-    bool written;
-    int e = json_get_bool(j, "written", &written, err); /* every format has it */
-    if (e == 0)
-        e = json_opt_u64(j, "writes", &r->writes, err);
-    if (e == 0)
-        e = json_opt_str(j, "release", &release, err);
-    if (e == 0)
-        e = parse_release(release, &r->release, err);
-    if (e == 0 && written && !r->writes)
-        r->writes = 1; /* older versions did not count, neither here nor in verdicts */
-    return e;
-}
-
-static int read_fields(const json *j, struct record *r, struct err *err)
-{
-    struct str staged = STR_NULL, context = STR_NULL;
-    uint64_t group = UINT64_MAX, version = 0; /* the first format stated none */
+    uint64_t version = 0; /* the first format stated none */
+    bool written = false;
     int e = json_opt_u64(j, "version", &version, err);
     if (e == 0 && version > VERSION)
         return err_set(err, ERR_UNSUPPORTED, "'%s' has format %llu, and this version reads up to %d", RECORD_FILE,
                        (unsigned long long)version, VERSION);
     if (e == 0)
-        e = json_opt_str(j, "staged", &staged, err);
+        e = json_get_bool(j, "written", &written, err); /* every format has it */
     if (e == 0)
-        e = json_opt_bool(j, "fuse", &r->fuse, err);
-    if (e == 0)
-        e = json_opt_bool(j, "readOnly", &r->read_only, err);
-    if (e == 0)
-        e = json_opt_u64(j, "group", &group, err);
-    if (e == 0)
-        e = json_opt_str(j, "context", &context, err);
-    if (e == 0)
-        e = read_release(j, r, err);
-    if (e == 0)
-        e = json_opt_i64(j, "unpublished", &r->unpublished_ns, err);
+        e = json_fields_read(j, fields, countof(fields), r, err);
     if (e < 0)
         return e;
-    if (staged.len)
-        r->staged = str_dup(staged);
-    if (context.len)
-        r->context = str_dup(context);
+    if (written && !r->writes)
+        r->writes = 1; /* older versions did not count, neither here nor in verdicts */
+    uint64_t group = UINT64_MAX;
+    e = json_opt_u64(j, "group", &group, err);
     r->has_group = group < UINT32_MAX;
     r->group = r->has_group ? (uint32_t)group : 0;
-    return read_targets(j, r, err);
+    return e < 0 ? e : read_targets(j, r, err);
 }
 
 int record_read(int dir, struct record *ret, struct err *err)
@@ -158,7 +136,7 @@ int record_read(int dir, struct record *ret, struct err *err)
     auto_record r = {0};
     e = json_parse((struct str){text, len}, RECORD_FILE, &j, err);
     if (e == 0)
-        e = read_fields(j, &r, err);
+        e = read_record(j, &r, err);
     if (e == -ERR_UNSUPPORTED)
         return err_advise(err, CIS_MOUNTS_RECORD_VERSION);
     if (e < 0) {
@@ -223,21 +201,11 @@ int record_write(int dir, const struct record *r, struct err *err)
 {
     auto_json j = json_new_object();
     json_set_u64(j, "version", VERSION);
-    json *targets = json_new_array();
-    if (r->staged)
-        json_set_str(j, "staged", str_of(r->staged));
-    json_set_bool(j, "fuse", r->fuse);
-    json_set_bool(j, "readOnly", r->read_only);
+    json_set_bool(j, "written", r->writes > 0); /* older versions do not read `writes` */
+    json_fields_write(j, fields, countof(fields), r);
     if (r->has_group)
         json_set_u64(j, "group", r->group);
-    if (r->context)
-        json_set_str(j, "context", str_of(r->context));
-    json_set_bool(j, "written", r->writes > 0); /* older versions read only the fields above */
-    json_set_u64(j, "writes", r->writes);
-    if (r->release != RELEASE_OPEN)
-        json_set_str(j, "release", str_of(release_stage_name(r->release)));
-    if (r->unpublished_ns)
-        json_set_i64(j, "unpublished", r->unpublished_ns);
+    json *targets = json_new_array();
     for (size_t i = 0; i < r->target_count; i++) {
         json *t = json_new_object();
         json_set_str(t, "path", str_of(r->targets[i].path));

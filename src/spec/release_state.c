@@ -3,12 +3,6 @@
 #include "util/macro.h"
 #include <stddef.h>
 
-const char *release_stage_name(enum release_stage s)
-{
-    static const char *const names[] = {"open", "closed", "sealed"};
-    return names[s];
-}
-
 /* Does the volume have bytes that must be in the bucket first? */
 static bool owes_export(const struct release_facts *f)
 {

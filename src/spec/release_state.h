@@ -15,8 +15,6 @@ enum release_stage {
     RELEASE_CLOSED, /* requested: existing mounts stay, new ones are refused */
     RELEASE_SEALED, /* nothing is mounted, and mounts are refused: an export that starts now reads the final content */
 };
-enum { RELEASE_STAGES = RELEASE_SEALED + 1 };
-const char *release_stage_name(enum release_stage s); /* "open" "closed" "sealed" */
 
 /* ---- the next step ----------------------------------------------------------------------------------------------- */
 

@@ -92,7 +92,7 @@ static void a_pool_that_is_not_here_holds_what_may_be_unexported(void **state)
 static void a_withdrawn_release_opens_the_volume_and_takes_no_other_step(void **state)
 {
     (void)state;
-    for (unsigned stage = 0; stage < RELEASE_STAGES; stage++)
+    for (unsigned stage = 0; stage <= RELEASE_SEALED; stage++)
         for (unsigned place = RELEASE_HERE; place <= RELEASE_ABSENT; place++)
             for (unsigned bits = 0; bits < 64; bits++) {
                 struct release_facts f = {.place = place,
