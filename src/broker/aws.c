@@ -67,10 +67,16 @@ static int exchange(const struct fetcher *f, const struct route *r, const json *
     return fetch_exchange_minted(f, r, r->audience ? str_of(r->audience) : STR("sts.amazonaws.com"), &g, ret, err);
 }
 
+static bool is_audience(struct str s)
+{
+    return str_eq(s, STR("sts.amazonaws.com")) || str_eq(s, STR("sts.amazonaws.com.cn"));
+}
+
 const struct broker_kind broker_aws = {
     .methods = 1 << IDENTITY_IRSA | 1 << IDENTITY_POD,
     .advice = "use irsa or podIdentity, or a Secret",
     .is_signed = true,
+    .is_audience = is_audience,
     .read_secret = read_secret,
     .exchange = exchange,
 };

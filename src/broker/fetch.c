@@ -87,12 +87,9 @@ static int fetch_secret(const struct fetcher *f, const struct route *r, struct f
  * server's. */
 static bool may_ask_for(const struct fetcher *f, struct str audience)
 {
-    if (str_eq(audience, STR("sts.amazonaws.com")) || str_eq(audience, STR("sts.amazonaws.com.cn")))
-        return true;
-    if (str_starts(audience, STR("//iam.googleapis.com/")) || str_starts(audience, STR("https://iam.googleapis.com/")))
-        return true;
-    if (str_ends(audience, STR(".svc.id.goog")) && str_find(audience, '/') < 0 && str_find(audience, ':') < 0)
-        return true;
+    for (enum creds_kind k = CREDS_NONE + 1; k < CREDS_KINDS; k++)
+        if (broker_kinds[k]->is_audience(audience))
+            return true;
     for (size_t i = 0; i < f->audience_count; i++)
         if (str_eq(audience, str_of(f->audiences[i])))
             return true;

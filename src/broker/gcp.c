@@ -54,9 +54,17 @@ static int exchange(const struct fetcher *f, const struct route *r, const json *
     return fetch_exchange_minted(f, r, asked, &g, ret, err);
 }
 
+/* Of a workload identity provider, or of GKE's pool "PROJECT.svc.id.goog". */
+static bool is_audience(struct str s)
+{
+    return str_starts(s, STR("//iam.googleapis.com/")) || str_starts(s, STR("https://iam.googleapis.com/")) ||
+           (str_ends(s, STR(".svc.id.goog")) && str_find(s, '/') < 0 && str_find(s, ':') < 0);
+}
+
 const struct broker_kind broker_gcp = {
     .methods = 1 << IDENTITY_GKE | 1 << IDENTITY_WIF,
     .advice = "use gke or wif, or a Secret",
+    .is_audience = is_audience,
     .read_secret = read_secret,
     .exchange = exchange,
 };

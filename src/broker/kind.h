@@ -10,6 +10,7 @@ struct broker_kind {
     unsigned methods;   /* bits of enum spec_identity: the kind's own methods for service accounts */
     const char *advice; /* for a source with the method of another kind */
     bool is_signed;     /* requests are signed: the server never gets the secret. False: they carry a bearer token */
+    bool (*is_audience)(struct str audience); /* of the cloud's token service */
     /* Reads the credential from a Secret, or from a ServiceAccount's token at the cloud. */
     must_check int (*read_secret)(const struct fetcher *f, const struct route *r, const json *secret,
                                   struct fetched *ret, struct err *err);
