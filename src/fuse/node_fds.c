@@ -3,40 +3,46 @@
 #include "util/thread.h"
 
 struct node_fds_entry {
-    struct node_fds_entry *next;
+    struct map_node node;
     uint64_t id;
     int fd[NODE_FD_KINDS];
     bool shared;
 };
 
-static struct node_fds_entry **find_fds(struct node_fds *f, uint64_t id)
+static struct node_fds_entry *find_fds(struct node_fds *f, uint64_t id)
 {
-    struct node_fds_entry **at = &f->chains[id % countof(f->chains)];
-    while (*at && (*at)->id != id)
-        at = &(*at)->next;
-    return at;
+    struct node_fds_entry *e;
+    map_foreach_hash (&f->entries, id, e, node)
+        if (e->id == id)
+            return e;
+    return NULL;
+}
+
+static struct node_fds_entry *add_fds(struct node_fds *f, uint64_t id)
+{
+    struct node_fds_entry *e = xcalloc(1, sizeof(*e));
+    *e = (struct node_fds_entry){.id = id, .fd = {-1, -1, -1}};
+    map_add(&f->entries, &e->node, id);
+    return e;
 }
 
 int node_fds_get(struct node_fds *f, uint64_t id, enum node_fd_kind kind)
 {
     auto_lock(&f->lock);
-    const struct node_fds_entry *e = *find_fds(f, id);
+    const struct node_fds_entry *e = find_fds(f, id);
     return e ? e->fd[kind] : -1;
 }
 
 int node_fds_put(struct node_fds *f, uint64_t id, enum node_fd_kind kind, int own_fd)
 {
-    auto_mem struct node_fds_entry *spare = xcalloc(1, sizeof(*spare));
     pthread_mutex_lock(&f->lock);
-    struct node_fds_entry **at = find_fds(f, id);
-    if (!*at) {
-        *spare = (struct node_fds_entry){.id = id, .fd = {-1, -1, -1}};
-        *at = take(&spare);
-    }
-    bool is_first = (*at)->fd[kind] < 0;
+    struct node_fds_entry *e = find_fds(f, id);
+    if (!e)
+        e = add_fds(f, id);
+    bool is_first = e->fd[kind] < 0;
     if (is_first)
-        (*at)->fd[kind] = own_fd;
-    int fd = (*at)->fd[kind];
+        e->fd[kind] = own_fd;
+    int fd = e->fd[kind];
     pthread_mutex_unlock(&f->lock);
     if (!is_first)
         close(own_fd);
@@ -46,7 +52,7 @@ int node_fds_put(struct node_fds *f, uint64_t id, enum node_fd_kind kind, int ow
 bool node_fds_share(struct node_fds *f, uint64_t id)
 {
     auto_lock(&f->lock);
-    struct node_fds_entry *e = *find_fds(f, id);
+    struct node_fds_entry *e = find_fds(f, id);
     bool was = !e || e->shared;
     if (e)
         e->shared = true;
@@ -56,7 +62,7 @@ bool node_fds_share(struct node_fds *f, uint64_t id)
 bool node_fds_is_shared(struct node_fds *f, uint64_t id)
 {
     auto_lock(&f->lock);
-    const struct node_fds_entry *e = *find_fds(f, id);
+    const struct node_fds_entry *e = find_fds(f, id);
     return e && e->shared;
 }
 
@@ -65,12 +71,11 @@ void node_fds_close(struct node_fds *f, uint64_t id, enum node_fd_kind kind)
     int fd = -1;
     struct node_fds_entry *empty = NULL;
     pthread_mutex_lock(&f->lock);
-    struct node_fds_entry **at = find_fds(f, id);
-    struct node_fds_entry *e = *at;
+    struct node_fds_entry *e = find_fds(f, id);
     if (e) {
         fd = take_fd(&e->fd[kind]);
         if (e->fd[NODE_FD_HELD] < 0 && e->fd[NODE_FD_READ] < 0 && e->fd[NODE_FD_WRITE] < 0) {
-            *at = e->next;
+            map_remove(&f->entries, &e->node);
             empty = e;
         }
     }

@@ -8,6 +8,7 @@
 
 #define FUSE_USE_VERSION 317
 #include "node_table.h"
+#include "util/map.h"
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
 
@@ -17,7 +18,7 @@ enum { THREADS_MAX = 32, BACKINGS_KEPT = 4096 };
 enum node_fd_kind { NODE_FD_HELD, NODE_FD_READ, NODE_FD_WRITE, NODE_FD_KINDS };
 struct node_fds {
     pthread_mutex_t lock;
-    struct node_fds_entry *chains[256]; /* under .lock */
+    struct map entries; /* under .lock */
 };
 
 /* Node ids that a thread is opening, releasing or settling: at most one thread for a node. */
