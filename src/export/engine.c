@@ -15,10 +15,12 @@ void run_transfer_ended(struct transfer *l)
 
 static bool take_due(struct export_run *r, size_t *ret_file)
 {
-    uint64_t due;
-    if (!queue_first(&r->waiting, &due) || due > loop_now_ns(r->home))
+    struct waiting_file *w = heap_first(&r->waiting, struct waiting_file, node);
+    if (!w || w->due_ns > loop_now_ns(r->home))
         return false;
-    *ret_file = queue_pop(&r->waiting).file;
+    *ret_file = w->file;
+    heap_remove(&r->waiting, &w->node);
+    free(w);
     return true;
 }
 
@@ -64,9 +66,10 @@ static bool feed_all(struct export_run *r)
 
 static void set_wake(struct export_run *r)
 {
-    uint64_t due, now = loop_now_ns(r->home);
-    if (queue_first(&r->waiting, &due))
-        loop_timer_set(r->home, &r->wake, due > now ? due - now : 0);
+    uint64_t now = loop_now_ns(r->home);
+    const struct waiting_file *w = heap_first(&r->waiting, struct waiting_file, node);
+    if (w)
+        loop_timer_set(r->home, &r->wake, w->due_ns > now ? w->due_ns - now : 0);
 }
 
 static void leave_idle(struct export_run *r)

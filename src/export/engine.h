@@ -5,9 +5,9 @@
 
 #include "key.h"
 #include "plan.h"
-#include "queue.h"
 #include "run.h"
 #include "transfer.h"
+#include "util/heap.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -125,6 +125,12 @@ struct group_left {
     bool is_others;     /* another writer made its marker in the bucket */
 };
 
+struct waiting_file {
+    struct heap_node node; /* in the run's heap, the earliest first */
+    uint64_t due_ns;
+    size_t file;
+};
+
 struct stop_order {
     struct mail mail;
     struct export_run *run;
@@ -182,7 +188,7 @@ struct export_run {
     size_t next_file;
     struct list active; /* of struct upload, oldest first */
     size_t active_count;
-    struct queue waiting;
+    struct heap waiting; /* of struct waiting_file */
     unsigned *tries; /* owned; per file */
     struct run_markers markers;
     size_t successes, refusals; /* consecutive refusals before any success */

@@ -169,7 +169,9 @@ static void free_run(struct export_run *r)
     checkpoints_free(r);
     free(r->tries);
     free(r->stop.orders);
-    queue_done(&r->waiting);
+    for (size_t i = 0; i < r->waiting.count; i++)
+        free(container_of(r->waiting.nodes[i], struct waiting_file, node));
+    heap_done(&r->waiting);
     budget_free(r->budget);
     plan_done(&r->plan);
     logbook_free(r->logbook);
@@ -179,6 +181,11 @@ static void free_run(struct export_run *r)
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);
+}
+
+static bool waits_less(const struct heap_node *a, const struct heap_node *b)
+{
+    return container_of(a, struct waiting_file, node)->due_ns < container_of(b, struct waiting_file, node)->due_ns;
 }
 
 static void set_state(struct verdict *v, enum verdict_state next)
@@ -203,6 +210,7 @@ static struct export_run *new_run(const struct run_options *o)
     atomic_store(&r->rate.units_per_second, o->bytes_per_second);
     r->leases.fd = -1;
     r->stop.left = NO_FILE;
+    r->waiting.is_before = waits_less;
     r->wake.fire = wake_up;
     r->deadline.fire = deadline_passed;
     r->pump.run = run_pump;
@@ -289,8 +297,9 @@ bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_cou
 /* Names a waiting file first, then an interrupted one, then one that did not begin. */
 static struct str first_of_rest(const struct export_run *r)
 {
-    if (r->waiting.count > 0)
-        return r->plan.files[r->waiting.items[0].file].path;
+    const struct waiting_file *w = heap_first(&r->waiting, struct waiting_file, node);
+    if (w)
+        return r->plan.files[w->file].path;
     if (r->stop.left != NO_FILE)
         return r->plan.files[r->stop.left].path;
     for (size_t i = r->next_file; i < r->plan.count; i++)

@@ -334,7 +334,10 @@ void run_file_waits(struct upload *own_u, uint64_t delay_ns, const char *why)
         if (r->tries[file]++ == 0)
             tell(r, own_u, RUN_WAITING, why, NULL);
     }
-    queue_push(&r->waiting, (struct queue_item){.file = file, .due_ns = loop_now_ns(r->home) + delay_ns});
+    struct waiting_file *w = xcalloc(1, sizeof *w);
+    w->file = file;
+    w->due_ns = loop_now_ns(r->home) + delay_ns;
+    heap_add(&r->waiting, &w->node);
     remove_active(own_u);
 }
 

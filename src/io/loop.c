@@ -30,9 +30,7 @@ struct loop {
     struct list mail;
     struct list deferred;
 
-    struct timer **heap; /* owned; least due first */
-    size_t timer_count;
-    size_t timer_room;
+    struct heap timers;
 
     struct epoll_event events[EVENTS_MAX];
     int event_at; /* the batch being dispatched, for unwatch */
@@ -51,12 +49,18 @@ static void woken(struct watch *w, uint32_t events)
     loop_deliver(l);
 }
 
+static bool is_earlier(const struct heap_node *a, const struct heap_node *b)
+{
+    return container_of(a, struct timer, node)->due_ns < container_of(b, struct timer, node)->due_ns;
+}
+
 int loop_new(const char *name, struct loop **ret, struct err *err)
 {
     auto_loop l = xcalloc(1, sizeof *l);
     snprintf(l->name, sizeof l->name, "%s", name);
     pthread_mutex_init(&l->lock, NULL);
     l->now_ns = clock_now_ns();
+    l->timers.is_before = is_earlier;
     l->wake_fd = -1;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll_fd < 0)
@@ -134,34 +138,7 @@ static void loop_run_deferred(struct loop *l)
     loop_defer_cancel(l, &fence);
 }
 
-/* ---- timers: a binary heap --------------------------------------------------------------------------------------- */
-
-static void heap_put(struct loop *l, size_t slot, struct timer *t)
-{
-    l->heap[slot] = t;
-    t->slot = slot;
-}
-
-static void heap_up(struct loop *l, size_t slot, struct timer *t)
-{
-    for (; slot > 0 && l->heap[(slot - 1) / 2]->due_ns > t->due_ns; slot = (slot - 1) / 2)
-        heap_put(l, slot, l->heap[(slot - 1) / 2]);
-    heap_put(l, slot, t);
-}
-
-static void heap_down(struct loop *l, size_t slot, struct timer *t)
-{
-    for (;;) {
-        size_t child = 2 * slot + 1;
-        if (child + 1 < l->timer_count && l->heap[child + 1]->due_ns < l->heap[child]->due_ns)
-            child++;
-        if (child >= l->timer_count || l->heap[child]->due_ns >= t->due_ns)
-            break;
-        heap_put(l, slot, l->heap[child]);
-        slot = child;
-    }
-    heap_put(l, slot, t);
-}
+/* ---- timers ------------------------------------------------------------------------------------------------------ */
 
 void loop_timer_cancel(struct loop *l, struct timer *t)
 {
@@ -169,35 +146,31 @@ void loop_timer_cancel(struct loop *l, struct timer *t)
     if (t->due_ns == 0)
         return;
     t->due_ns = 0;
-    struct timer *last = l->heap[--l->timer_count];
-    if (last == t)
-        return;
-    size_t slot = t->slot;
-    if (slot > 0 && l->heap[(slot - 1) / 2]->due_ns > last->due_ns)
-        heap_up(l, slot, last);
-    else
-        heap_down(l, slot, last);
+    heap_remove(&l->timers, &t->node);
 }
 
 void loop_timer_set(struct loop *l, struct timer *t, uint64_t delay_ns)
 {
     assert(loop_is_mine(l));
     loop_timer_cancel(l, t);
-    if (l->timer_count == l->timer_room) {
-        l->timer_room = l->timer_room ? 2 * l->timer_room : 16;
-        l->heap = xrealloc(l->heap, l->timer_room, sizeof *l->heap);
-    }
     if (__builtin_add_overflow(l->now_ns, delay_ns, &t->due_ns))
         t->due_ns = UINT64_MAX;
-    heap_up(l, l->timer_count++, t);
+    heap_add(&l->timers, &t->node);
+}
+
+/* Due before `now`, or at it; NULL: none. */
+static struct timer *due_timer(const struct loop *l, uint64_t now)
+{
+    struct timer *t = heap_first(&l->timers, struct timer, node);
+    return t && t->due_ns <= now ? t : NULL;
 }
 
 /* Fires at most as many timers as are set now, so that a timer that sets itself without delay cannot block events. */
 static void loop_fire(struct loop *l)
 {
     uint64_t now = l->now_ns;
-    for (size_t left = l->timer_count; left > 0 && l->timer_count > 0 && l->heap[0]->due_ns <= now; left--) {
-        struct timer *t = l->heap[0];
+    struct timer *t;
+    for (size_t left = l->timers.count; left > 0 && (t = due_timer(l, now)) != NULL; left--) {
         loop_timer_cancel(l, t);
         t->fire(t);
     }
@@ -255,12 +228,11 @@ static int loop_sleep_ms(const struct loop *l)
 {
     if (!list_is_empty(&l->deferred))
         return 0;
-    if (l->timer_count == 0)
+    const struct timer *next = heap_first(&l->timers, struct timer, node);
+    if (!next)
         return -1;
-    uint64_t now = clock_now_ns(), due = l->heap[0]->due_ns;
-    if (due <= now)
-        return 0;
-    return (int)min_u64((due - now + NS_PER_MS - 1) / NS_PER_MS, INT_MAX);
+    uint64_t now = clock_now_ns();
+    return next->due_ns <= now ? 0 : (int)min_u64((next->due_ns - now + NS_PER_MS - 1) / NS_PER_MS, INT_MAX);
 }
 
 static void *loop_run(void *arg)
@@ -330,6 +302,6 @@ void loop_free(struct loop *l)
     if (l->epoll_fd >= 0)
         close(l->epoll_fd);
     pthread_mutex_destroy(&l->lock);
-    free(l->heap);
+    heap_done(&l->timers);
     free(l);
 }

@@ -9,6 +9,7 @@
 
 #include "util/clock.h"
 #include "util/err.h"
+#include "util/heap.h"
 #include "util/list.h"
 #include "util/macro.h"
 #include <stdbool.h>
@@ -23,8 +24,8 @@ struct mail {
 
 struct timer {
     void (*fire)(struct timer *t);
-    uint64_t due_ns; /* the loop's; 0 while not set */
-    size_t slot;     /* the loop's: its place in the heap */
+    uint64_t due_ns;       /* the loop's; 0 while not set */
+    struct heap_node node; /* the loop's */
 };
 
 struct watch {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/queue.h"
 #include "util/clock.h"
+#include "util/heap.h"
 #include "util/map.h"
 #include "util/thread.h"
 #include <assert.h>
@@ -11,14 +12,13 @@ enum { THREADS_MAX = 64, KEYS_DEFAULT = 100000, KEY_BYTES_MAX = 512 };
 
 #define BACKOFF_BASE_NS (50 * NS_PER_MS)
 #define BACKOFF_CAP_NS (60 * NS_PER_SECOND)
-#define NOT_IN_HEAP SIZE_MAX
 
 /* A key in the heap (due or delayed), running, or both: then it is due again. */
 struct queue_key {
     struct map_node node;
     uint64_t due_ns;
     uint64_t order; /* orders keys that are due at the same time */
-    size_t slot;    /* in the heap; NOT_IN_HEAP */
+    struct heap_node due;
     unsigned failures;
     bool running;
     size_t key_len;
@@ -33,8 +33,7 @@ struct kube_queue {
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t due;   /* the top of the heap changed, or the queue stops */
     struct map keys;
-    struct queue_key **heap; /* by due_ns, then order */
-    size_t heap_count, heap_room;
+    struct heap heap; /* by due_ns, then order */
     uint64_t orders;
     bool stopping;
 };
@@ -60,9 +59,14 @@ static struct queue_key *insert(struct kube_queue *q, struct str key)
     struct queue_key *i = xcalloc(1, sizeof *i + key.len);
     memcpy(i->key, key.ptr, key.len);
     i->key_len = key.len;
-    i->slot = NOT_IN_HEAP;
     map_add(&q->keys, &i->node, str_hash(key, q->seed));
     return i;
+}
+
+static bool is_before(const struct heap_node *x, const struct heap_node *y)
+{
+    const struct queue_key *a = container_of(x, struct queue_key, due), *b = container_of(y, struct queue_key, due);
+    return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
 }
 
 static void key_free(struct kube_queue *q, struct queue_key *own_item)
@@ -71,57 +75,16 @@ static void key_free(struct kube_queue *q, struct queue_key *own_item)
     free(own_item);
 }
 
-/* ---- the heap; under the lock ------------------------------------------------------------------------------------ */
-
-static bool is_before(const struct queue_key *a, const struct queue_key *b)
-{
-    return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
-}
-
-static void place(struct kube_queue *q, struct queue_key *i, size_t slot)
-{
-    q->heap[slot] = i;
-    i->slot = slot;
-}
-
-static void sift(struct kube_queue *q, struct queue_key *i, size_t slot)
-{
-    for (; slot > 0 && is_before(i, q->heap[(slot - 1) / 2]); slot = (slot - 1) / 2)
-        place(q, q->heap[(slot - 1) / 2], slot);
-    for (size_t child; (child = 2 * slot + 1) < q->heap_count; slot = child) {
-        if (child + 1 < q->heap_count && is_before(q->heap[child + 1], q->heap[child]))
-            child++;
-        if (!is_before(q->heap[child], i))
-            break;
-        place(q, q->heap[child], slot);
-    }
-    place(q, i, slot);
-}
-
-static void take_out(struct kube_queue *q, struct queue_key *i)
-{
-    size_t slot = i->slot;
-    struct queue_key *last = q->heap[--q->heap_count];
-    i->slot = NOT_IN_HEAP;
-    if (last != i)
-        sift(q, last, slot);
-}
-
 /* Due at `due_ns`, or earlier if it is already due earlier. */
 static void schedule(struct kube_queue *q, struct queue_key *i, uint64_t due_ns)
 {
-    if (i->slot != NOT_IN_HEAP && i->due_ns <= due_ns)
+    if (i->due.place && i->due_ns <= due_ns)
         return;
-    if (i->slot == NOT_IN_HEAP) {
-        if (q->heap_count == q->heap_room) {
-            q->heap_room = q->heap_room ? 2 * q->heap_room : 64;
-            q->heap = xrealloc(q->heap, q->heap_room, sizeof(struct queue_key *));
-        }
-        i->slot = q->heap_count++;
-    }
+    if (i->due.place)
+        heap_remove(&q->heap, &i->due);
     i->due_ns = due_ns;
     i->order = q->orders++;
-    sift(q, i, i->slot);
+    heap_add(&q->heap, &i->due);
     pthread_cond_signal(&q->due);
 }
 
@@ -135,13 +98,13 @@ static struct queue_key *await_due(struct kube_queue *q)
         uint64_t now = clock_now_ns();
         if (q->stopping)
             return NULL;
-        if (q->heap_count == 0) {
+        struct queue_key *top = heap_first(&q->heap, struct queue_key, due);
+        if (!top) {
             pthread_cond_wait(&q->due, &q->lock);
             continue;
         }
-        struct queue_key *top = q->heap[0];
         if (top->due_ns <= now) {
-            take_out(q, top);
+            heap_remove(&q->heap, &top->due);
             return top;
         }
         clock_cond_wait(&q->due, &q->lock, top->due_ns);
@@ -172,7 +135,7 @@ static void run_one(struct kube_queue *q, struct queue_key *i)
         schedule(q, i, now + again);
     if (wanted)
         schedule(q, i, wanted);
-    if (i->slot == NOT_IN_HEAP)
+    if (!i->due.place)
         key_free(q, i);
 }
 
@@ -231,6 +194,7 @@ static struct kube_queue *queue_of(const struct kube_queue_options *o)
     q->options.backoff_base_ns = o->backoff_base_ns ? o->backoff_base_ns : BACKOFF_BASE_NS;
     q->options.backoff_cap_ns = o->backoff_cap_ns ? o->backoff_cap_ns : BACKOFF_CAP_NS;
     q->seed = clock_random();
+    q->heap.is_before = is_before;
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->due, NULL);
     return q;
@@ -265,7 +229,7 @@ void kube_queue_free(struct kube_queue *q)
     map_foreach (&q->keys, i, node)
         key_free(q, i);
     map_done(&q->keys);
-    free(q->heap);
+    heap_done(&q->heap);
     pthread_cond_destroy(&q->due);
     pthread_mutex_destroy(&q->lock);
     free(q);

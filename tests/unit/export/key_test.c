@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "key.h"
-#include "queue.h"
 #include "unit.h"
 
 static const char *made(struct str prefix, struct str path, unsigned version, struct sbuf *b)
@@ -54,32 +53,12 @@ static void parts_stay_within_the_limit_of_the_store(void **state)
     assert_int_equal(key_part_bytes(2 * (uint64_t)KEY_PART_BYTES, 1), 2 * KEY_PART_BYTES);
 }
 
-static void waiting_items_come_out_earliest_first(void **state)
-{
-    (void)state;
-    struct queue q = {0};
-    uint64_t due, last = 0;
-    assert_false(queue_first(&q, &due));
-    for (uint64_t i = 0; i < 1000; i++)
-        queue_push(&q, (struct queue_item){.due_ns = i * 7919 % 1000, .file = i});
-    for (int i = 0; i < 1000; i++) {
-        assert_true(queue_first(&q, &due));
-        assert_true(due >= last);
-        last = due;
-        struct queue_item item = queue_pop(&q);
-        assert_int_equal(item.file * 7919 % 1000, due);
-    }
-    assert_false(queue_first(&q, &due));
-    queue_done(&q);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_is_a_directory_with_or_without_its_slash),
         cmocka_unit_test(key_that_no_bucket_accepts_is_refused_by_name),
         cmocka_unit_test(parts_stay_within_the_limit_of_the_store),
-        cmocka_unit_test(waiting_items_come_out_earliest_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
