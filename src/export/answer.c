@@ -14,11 +14,13 @@ static bool feed_one(struct upload *u, enum transfer_op op, uint64_t bytes)
     struct transfer *l = run_take_transfer(u->run, bytes);
     if (!l)
         return false;
-    l->offset = 0;
-    l->len = bytes;
-    l->object_bytes = u->size_bytes;
-    l->parts = (struct store_parts){u->part.list, upload_is_large(u) ? u->part.count : 0, u->sum.whole};
-    run_start_transfer(u, l, op);
+    l->request = (struct transfer_request){
+        .op = op,
+        .len = bytes,
+        .object_bytes = u->size_bytes,
+        .parts = {u->part.list, upload_is_large(u) ? u->part.count : 0, u->sum.whole},
+    };
+    run_start_transfer(u, l);
     return true;
 }
 
@@ -38,12 +40,15 @@ static bool feed_parts(struct upload *u, enum transfer_op op)
         struct transfer *l = run_take_transfer(u->run, op == TRANSFER_READ ? 0 : len);
         if (!l)
             return false;
-        l->number = u->part.next;
-        l->object_bytes = u->size_bytes;
-        l->read.kind = op == TRANSFER_READ ? u->part.sums[l->number - 1].digest.kind : HASH_NONE;
-        l->offset = offset;
-        l->len = len;
-        run_start_transfer(u, l, op);
+        l->request = (struct transfer_request){
+            .op = op,
+            .number = u->part.next,
+            .offset = offset,
+            .len = len,
+            .object_bytes = u->size_bytes,
+            .read_kind = op == TRANSFER_READ ? u->part.sums[u->part.next - 1].digest.kind : HASH_NONE,
+        };
+        run_start_transfer(u, l);
     }
     return true;
 }
@@ -216,17 +221,17 @@ static void parts_done(struct upload *u)
 static void part_back(struct upload *u, const struct transfer *l)
 {
     const struct transfer_answer *a = &l->answer;
-    struct logbook_part part = {.size_bytes = l->len, .digest = l->digest};
+    struct logbook_part part = {.size_bytes = l->request.len, .digest = l->digest};
     struct err err = a->err;
     int code = a->code;
     snprintf(part.etag, sizeof part.etag, "%s", a->etag);
     if (code == 0 && u->state == UPLOAD_SENDING) {
-        code = logbook_part(u->run->logbook, u->multi, l->number, &part, &err);
+        code = logbook_part(u->run->logbook, u->multi, l->request.number, &part, &err);
         u->run->stop.gave_up |= code < 0;
     } else if (code == 0 && u->state == UPLOAD_READING)
-        u->object.differs |= !digest_eq(&a->digest, &u->part.sums[l->number - 1].digest);
+        u->object.differs |= !digest_eq(&a->digest, &u->part.sums[l->request.number - 1].digest);
     else if (code == 0)
-        u->part.sums[l->number - 1] = part;
+        u->part.sums[l->request.number - 1] = part;
     if (code == 0)
         u->part.left--;
     if (code < 0 && !u->failed) {

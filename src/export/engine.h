@@ -189,7 +189,7 @@ struct export_run {
     struct list active; /* of struct upload, oldest first */
     size_t active_count;
     struct heap waiting; /* of struct waiting_file */
-    unsigned *tries; /* owned; per file */
+    unsigned *tries;     /* owned; per file */
     struct run_markers markers;
     size_t successes, refusals; /* consecutive refusals before any success */
     size_t busy;                /* consecutive files for which the store was busy */
@@ -246,8 +246,8 @@ void upload_vanishes(struct upload *u, const struct err *why);
 
 /* A free transfer with slices for this many bytes, or NULL. */
 struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes);
-/* Fills in the fields that all requests of this upload share, and starts the transfer. */
-void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op);
+/* Fills in the fields of l->request that all requests of this upload share, and starts the transfer. */
+void run_start_transfer(struct upload *u, struct transfer *l);
 void run_return_transfer(struct export_run *r, struct transfer *l);
 void run_again(struct export_run *r); /* chooses the next work at the end of this turn of the loop */
 

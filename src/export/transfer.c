@@ -54,8 +54,8 @@ static struct digest hash_slices(const struct transfer *l, enum hash_kind kind)
     struct digest d;
     hash_init(&h);
     hash_begin(&h, kind);
-    for (uint64_t at = 0; at < l->len; at += SLICE_BYTES)
-        hash_update(&h, l->slices[at / SLICE_BYTES].read.bytes, min_u64(SLICE_BYTES, l->len - at));
+    for (uint64_t at = 0; at < l->request.len; at += SLICE_BYTES)
+        hash_update(&h, l->slices[at / SLICE_BYTES].read.bytes, min_u64(SLICE_BYTES, l->request.len - at));
     hash_end(&h, &d);
     hash_done(&h);
     return d;
@@ -66,7 +66,7 @@ static struct digest hash_slices(const struct transfer *l, enum hash_kind kind)
 static void take_md5(struct transfer *l)
 {
     const struct transfer_answer *a = &l->answer;
-    bool sent_bytes = l->op == TRANSFER_PUT || l->op == TRANSFER_PART;
+    bool sent_bytes = l->request.op == TRANSFER_PUT || l->request.op == TRANSFER_PART;
     if (!sent_bytes || a->digest.kind != HASH_MD5 || l->digest.kind == HASH_MD5)
         return;
     struct digest md5 = hash_slices(l, HASH_MD5);
@@ -95,16 +95,16 @@ static void answered(void *ctx, const struct store_reply *r)
     }
     a->size_bytes = r->object.size_bytes;
     a->digest = r->object.digest;
-    bool begins = l->op == TRANSFER_BEGIN;
+    bool begins = l->request.op == TRANSFER_BEGIN;
     struct str name = begins ? r->upload_id : r->object.etag;
-    if (r->composite_parts == 0 || r->composite_parts == l->parts.count)
+    if (r->composite_parts == 0 || r->composite_parts == l->request.parts.count)
         a->composite = r->composite;
     store_object_tag(&r->object, a->tag);
     snprintf(a->owner, sizeof a->owner, "%.*s", STR_FMT(str_sub(r->owner, 0, sizeof a->owner - 1)));
     take_md5(l);
     if (name.len >= (begins ? sizeof a->upload_id : sizeof a->etag)) {
         a->code = err_set(&a->err, ERR_CORRUPT, "'%.*s': the store's answer holds an id of %zu bytes",
-                          STR_FMT(l->write.key), name.len);
+                          STR_FMT(l->request.write.key), name.len);
         go_home(l);
         return;
     }
@@ -118,9 +118,9 @@ static ssize_t give_bytes(void *ctx, char *buf, size_t room, uint64_t offset)
 {
     struct transfer *l = ctx;
     size_t given = 0;
-    while (given < room && offset < l->len) {
+    while (given < room && offset < l->request.len) {
         size_t within = offset % SLICE_BYTES;
-        size_t n = min_u64(min_u64(SLICE_BYTES - within, l->len - offset), room - given);
+        size_t n = min_u64(min_u64(SLICE_BYTES - within, l->request.len - offset), room - given);
         memcpy(buf + given, (char *)l->slices[offset / SLICE_BYTES].read.bytes + within, n);
         given += n;
         offset += n;
@@ -130,16 +130,17 @@ static ssize_t give_bytes(void *ctx, char *buf, size_t room, uint64_t offset)
 
 static void send_bytes(struct transfer *l)
 {
-    const struct store_body body = {.len = l->len, .digest = l->digest, .ctx = l, .read = give_bytes};
+    const struct store_body body = {.len = l->request.len, .digest = l->digest, .ctx = l, .read = give_bytes};
     const struct transfer_way *way = l->way;
-    if (l->op == TRANSFER_HASH)
+    if (l->request.op == TRANSFER_HASH)
         go_home(l);
-    else if (l->op == TRANSFER_PART)
-        l->job = store_upload_part(way->store, l->worker, &l->write, l->number, &body, way->rate, answered, l);
-    else if (l->op == TRANSFER_PROBE)
-        l->job = store_probe(way->store, l->worker, &l->write, &body, way->rate, answered, l);
+    else if (l->request.op == TRANSFER_PART)
+        l->job = store_upload_part(way->store, l->worker, &l->request.write, l->request.number, &body, way->rate,
+                                   answered, l);
+    else if (l->request.op == TRANSFER_PROBE)
+        l->job = store_probe(way->store, l->worker, &l->request.write, &body, way->rate, answered, l);
     else
-        l->job = store_put(way->store, l->worker, &l->write, &body, way->rate, answered, l);
+        l->job = store_put(way->store, l->worker, &l->request.write, &body, way->rate, answered, l);
 }
 
 static int check_reads(const struct transfer *l, struct err *err)
@@ -147,12 +148,13 @@ static int check_reads(const struct transfer *l, struct err *err)
     for (size_t i = 0; i < l->slice_count; i++) {
         const struct disk_job *r = &l->slices[i].read;
         if (r->result < 0)
-            return err_sys(err, (int)-r->result, "cannot read '%.*s' at byte %" PRIu64, STR_FMT(l->path), r->offset);
-        if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->len - i * SLICE_BYTES))
+            return err_sys(err, (int)-r->result, "cannot read '%.*s' at byte %" PRIu64, STR_FMT(l->request.path),
+                           r->offset);
+        if ((uint64_t)r->result < min_u64(SLICE_BYTES, l->request.len - i * SLICE_BYTES))
             return err_set(err, ERR_CHANGED, "it became shorter while it was read");
     }
     /* Checked after the last byte was read: then the slices have the content of the file at one moment. */
-    return l->lease ? file_lease_check(l->lease, err) : 0;
+    return l->request.lease ? file_lease_check(l->request.lease, err) : 0;
 }
 
 static void all_read(struct transfer *l)
@@ -164,7 +166,7 @@ static void all_read(struct transfer *l)
         fail(l, &err);
         return;
     }
-    l->digest = hash_slices(l, l->write.digest_kind);
+    l->digest = hash_slices(l, l->request.write.digest_kind);
     send_bytes(l);
 }
 
@@ -194,10 +196,10 @@ static void read_slices(struct transfer *l)
         uint64_t at = (uint64_t)i * SLICE_BYTES;
         l->slices[i].transfer = l;
         l->slices[i].read = (struct disk_job){.op = DISK_READ,
-                                              .fd = l->lease->fd,
+                                              .fd = l->request.lease->fd,
                                               .bytes = l->slices[i].read.bytes,
-                                              .len = padded(min_u64(SLICE_BYTES, l->len - at)),
-                                              .offset = l->offset + at,
+                                              .len = padded(min_u64(SLICE_BYTES, l->request.len - at)),
+                                              .offset = l->request.offset + at,
                                               .done = slice_read};
     }
     for (size_t i = 0; i < count; i++)
@@ -241,19 +243,19 @@ static void was_read(void *ctx, const struct store_reply *r)
 
 static void read_object(struct transfer *l)
 {
-    struct str tag = l->write.match;
-    struct store_object o = {.key = l->write.key, .size_bytes = l->object_bytes};
+    struct str tag = l->request.write.match;
+    struct store_object o = {.key = l->request.write.key, .size_bytes = l->request.object_bytes};
     struct err ignored;
     if (str_to_u64(tag, &o.generation, &ignored) < 0)
         o.etag = tag;
     struct store_get get = {.object = &o,
-                            .offset = l->offset,
-                            .len = l->len,
+                            .offset = l->request.offset,
+                            .len = l->request.len,
                             .attempts = l->read.attempts,
                             .ctx = l,
                             .on_data = take_bytes,
                             .on_done = was_read};
-    hash_begin(&l->read.hash, l->read.kind);
+    hash_begin(&l->read.hash, l->request.read_kind);
     l->job = store_get(l->way->store, l->worker, &get);
 }
 
@@ -269,9 +271,9 @@ static void begin_read(struct transfer *l)
 
 static void begin(struct transfer *l)
 {
-    const struct store_write *u = &l->write;
+    const struct store_write *u = &l->request.write;
     struct store *store = l->way->store;
-    switch (l->op) {
+    switch (l->request.op) {
     case TRANSFER_PUT:
     case TRANSFER_PROBE:
     case TRANSFER_PART:
@@ -282,13 +284,13 @@ static void begin(struct transfer *l)
         begin_read(l);
         return;
     case TRANSFER_HEAD:
-        l->job = store_head_digest(store, l->worker, u->key, l->object_bytes, u->digest_kind, answered, l);
+        l->job = store_head_digest(store, l->worker, u->key, l->request.object_bytes, u->digest_kind, answered, l);
         return;
     case TRANSFER_BEGIN:
         l->job = store_upload_begin(store, l->worker, u, answered, l);
         return;
     case TRANSFER_COMPLETE:
-        l->job = store_upload_complete(store, l->worker, u, &l->parts, answered, l);
+        l->job = store_upload_complete(store, l->worker, u, &l->request.parts, answered, l);
         return;
     case TRANSFER_ABORT:
         l->job = store_upload_abort(store, l->worker, u, answered, l);

@@ -54,29 +54,36 @@ struct transfer_way {
     void (*done)(struct transfer *l); /* on home */
 };
 
+/* Borrowed from the owner until `done`. */
+struct transfer_request {
+    enum transfer_op op;
+    struct store_write write;       /* also for HEAD and READ: the key, the tag */
+    struct str path;                /* of the file: for sentences */
+    const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: no bytes are sent */
+    unsigned number;                /* PART, HASH, READ: of the part */
+    uint64_t offset, len;           /* of the bytes to read */
+    struct store_parts parts;       /* COMPLETE; HEAD: its count; 0: not a multipart object */
+    uint64_t object_bytes;          /* HEAD, READ: size of the file, in case the object has its bytes */
+    enum hash_kind read_kind;       /* READ: the digest of the object's bytes */
+};
+
+/* READ; the worker's. */
+struct transfer_read {
+    struct hash hash;
+    struct timer again; /* the wait before another attempt */
+    unsigned attempts;
+    uint64_t began_ns;
+};
+
 struct transfer {
     const struct transfer_way *way; /* borrowed */
     struct worker *worker;          /* borrowed */
     struct list_node in_free;       /* the run's */
 
-    /* The request; the owner's until transfer_go. Borrowed until `done`. */
-    enum transfer_op op;
-    struct store_write write;       /* also for HEAD and READ: the key, the tag */
-    struct str path;                /* of the file: for sentences */
-    const struct file_lease *lease; /* PUT, PROBE, PART, HASH; NULL: no bytes are sent */
-    struct {
-        enum hash_kind kind; /* the digest of the object's bytes; the other fields belong to the worker */
-        struct hash hash;
-        struct timer again; /* the wait before another attempt */
-        unsigned attempts;
-        uint64_t began_ns;
-    } read; /* READ */
-    unsigned number;
-    uint64_t offset, len;
-    struct transfer_slice *slices; /* owned array; as many as len needs */
+    /* The owner's until transfer_go. */
+    struct transfer_request request;
+    struct transfer_slice *slices; /* owned array; as many as request.len needs */
     size_t slice_count, slice_room;
-    struct store_parts parts; /* COMPLETE; HEAD: its count; 0: not a multipart object */
-    uint64_t object_bytes;    /* HEAD, READ: size of the file, in case the object has its bytes */
     void *owner;
 
     /* The result. */
@@ -86,6 +93,7 @@ struct transfer {
     /* The worker's. */
     struct mail mail;
     struct store_job *job;
+    struct transfer_read read;
     size_t reads_left;
     bool busy;
     bool stopped;

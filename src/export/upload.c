@@ -150,12 +150,12 @@ struct transfer *run_take_transfer(struct export_run *r, uint64_t bytes)
     return l;
 }
 
-void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op op)
+void run_start_transfer(struct upload *u, struct transfer *l)
 {
     struct export_run *r = u->run;
-    l->op = op;
+    enum transfer_op op = l->request.op;
     snprintf(u->object.owner, sizeof u->object.owner, "%s-%" PRIu64 "-%s", r->o.owner, u->size_bytes, u->token);
-    l->write = (struct store_write){
+    l->request.write = (struct store_write){
         .key = str_of(u->key ? u->key : u->multi->key),
         .upload_id = u->multi ? str_of(u->multi->upload_id) : STR_NULL,
         .condition = upload_condition(u),
@@ -168,9 +168,9 @@ void run_start_transfer(struct upload *u, struct transfer *l, enum transfer_op o
     };
     /* Abort the upload of an earlier run under the key with which it was begun. */
     if (u->multi && (op == TRANSFER_ABORT || op == TRANSFER_SWEEP))
-        l->write.key = str_of(u->multi->key);
-    l->path = u->path;
-    l->lease = u->lease.fd >= 0 ? &u->lease : NULL;
+        l->request.write.key = str_of(u->multi->key);
+    l->request.path = u->path;
+    l->request.lease = u->lease.fd >= 0 ? &u->lease : NULL;
     l->owner = u;
     u->in_flight++;
     transfer_go(l);
