@@ -14,7 +14,6 @@ from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
 MIB = 1 << 20
-LEAST_REQUESTS = 40 + 1 + 1 + 3 + 1  # 20 small files, each after a look; look, begin, three parts and complete
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_passing_errors_are_outlived(bucket, folder, rule):
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert verdict(folder)["state"] == "done"
-    assert bucket.stats()["requests"] > LEAST_REQUESTS, "no fault was met"
+    assert any(bucket.fired())
     bucket.no_faults()
     assert_whole(bucket, folder)
 
@@ -78,7 +77,7 @@ def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, ru
     done = export(bucket, folder)
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "CIS4409" not in done.stderr
-    assert bucket.stats()["requests"] > LEAST_REQUESTS, "no answer was lost"
+    assert any(bucket.fired())
     bucket.no_faults()
     assert_whole(bucket, folder)
 
