@@ -463,6 +463,19 @@ static enum exit_code exit_of(const struct verdict *v)
     return v->done_files == 0 && v->failed_count > 0 ? exit_code_of(v->failed[0].err.code) : EXIT_SOME_FAILED;
 }
 
+/* A typing error, as for a source of hydrate. With --since, an export may often have no file. */
+static enum exit_code check_matched(const struct verdict *v)
+{
+    struct err err;
+    if (flags.include.count == 0 || flags.since || v->done_files + v->pending_files + v->failed_files > 0)
+        return exit_of(v);
+    err_set(&err, ERR_NOT_FOUND, "--include '%s'%s matches no file", flags.include.items[0],
+            flags.include.count > 1 ? " and the others" : "");
+    err_advise(&err, CIS_NO_FILE_MATCHES);
+    exit_with(&err, globals.json);
+    return EXIT_EMPTY;
+}
+
 static enum exit_code run_job(struct export_cmd *j)
 {
     struct err err;
@@ -496,7 +509,7 @@ static enum exit_code run_job(struct export_cmd *j)
     int r = run_close(run, &verdict, &err);
     if (r == 0 || r == -ERR_CANCELLED) {
         print_summary(j, &verdict, clock_now_ns() - began);
-        enum exit_code code = exit_of(&verdict);
+        enum exit_code code = r == 0 ? check_matched(&verdict) : EXIT_INTERRUPTED;
         verdict_done(&verdict);
         if (r == 0)
             return code;

@@ -67,6 +67,9 @@ ROWS = [
     ("hydrate s3://bench/in out", EMPTY, "'s3://bench/in'", "no object has this key", "write s3://bench/in/"),
     ("hydrate s3://bench/nothing/ out", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "--allow-empty"),
     ("hydrate s3://bench/in/* out", EMPTY, "'s3://bench/in/*'", "a URI has no wildcards", "s3://bench/in/ with --include '*'"),
+    ("export data s3://bench/o/ --include *.pt", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
+    ("export data s3://bench/o/ --include *.pt --dry-run", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
+    ("export data s3://bench/o/ --include ** --exclude file", EMPTY, "--include '**'", "matches no file", "check the patterns"),
     ("export data s3://missing/o/", NOT_FOUND, "s3://missing/o/file", "404 NoSuchBucket", "check the bucket"),
     # local files
     ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
