@@ -55,9 +55,7 @@ uint64_t estimate_ns(const struct estimate *e, const struct estimate_terms *t)
 
 double estimate_dollars(const struct estimate *e, const struct estimate_terms *t)
 {
-    return ((double)e->reads * (double)or_default(t->read_cents, ESTIMATE_READ_CENTS) +
-            (double)e->writes * (double)or_default(t->write_cents, ESTIMATE_WRITE_CENTS)) /
-           1e8;
+    return ((double)e->reads * (double)t->read_cents + (double)e->writes * (double)t->write_cents) / 1e8;
 }
 
 /* Only a server is paid. */
@@ -78,8 +76,7 @@ void estimate_print(const struct estimate *e, const struct estimate_terms *t, co
     double dollars = estimate_dollars(e, t);
     if (has_price(s))
         printf("; %s%.2f USD for requests (%" PRIu64 " and %" PRIu64 " cents a million)",
-               dollars < 0.01 ? "less than " : "", dollars < 0.01 ? 0.01 : dollars,
-               or_default(t->read_cents, ESTIMATE_READ_CENTS), or_default(t->write_cents, ESTIMATE_WRITE_CENTS));
+               dollars < 0.01 ? "less than " : "", dollars < 0.01 ? 0.01 : dollars, t->read_cents, t->write_cents);
     printf("\n");
 }
 

@@ -5,11 +5,11 @@
 #include "store/store.h"
 #include "util/str.h"
 
-/* Assumptions of an estimate. 0: the default. */
+/* Assumptions of an estimate. */
 struct estimate_terms {
     uint64_t read_cents, write_cents; /* US cents for a million requests of this kind */
-    uint64_t bytes_per_second;
-    uint64_t concurrency;
+    uint64_t bytes_per_second;        /* 0: the default */
+    uint64_t concurrency;             /* 0: the default */
     uint64_t concurrency_default;
 };
 
@@ -20,7 +20,10 @@ struct estimate {
 };
 
 /* Amazon's and Google's list prices for their standard class in the United States. */
-enum { ESTIMATE_READ_CENTS = 40, ESTIMATE_WRITE_CENTS = 500 };
+#define ESTIMATE_TERMS(concurrency)                                                                                    \
+    {                                                                                                                  \
+        .read_cents = 40, .write_cents = 500, .concurrency_default = (concurrency)                                     \
+    }
 #define ESTIMATE_OPTS(terms)                                                                                           \
     {"price-read",        0,       OPT_U64,                                                                            \
      &(terms).read_cents, "CENTS", "with --dry-run: US cents for a million GET and HEAD requests (40)"},               \

@@ -33,7 +33,7 @@ static struct {
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     struct estimate_terms terms;
     bool dry_run;
-} flags = {.terms.concurrency_default = 64};
+} flags = {.terms = ESTIMATE_TERMS(64)};
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
@@ -45,11 +45,11 @@ static const struct opt table[] = {
     {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "upload this file last in each checkpoint directory (_SUCCESS)"},
     {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "store objects in this storage class (the bucket's)"},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
-     "wait at most this long for files that are being written (24h)"},
+     "wait at most this long for files that are being written (24h)", .least = 1},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
-     "run at most N requests at once, 1 to 512 (the volume's, or 64)"},
+     "run at most N requests at once, 1 to 512 (the volume's, or 64)", .least = 1, .most = 512},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
-     "send at most RATE bytes a second, such as 100M (the volume's, or no limit)"},
+     "send at most RATE bytes a second, such as 100M (the volume's, or no limit)", .least = 1},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL,
      "list the files to upload and estimate requests, time and price; upload nothing"},
     ESTIMATE_OPTS(flags.terms),
@@ -530,8 +530,6 @@ static int check_usage(int argc, char **argv, struct err *err)
         return -ERR_INVALID;
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
         return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
-    if (flags.concurrency > 512)
-        return err_set(err, ERR_INVALID, "--concurrency is at most 512");
     /* A verdict for release certifies the whole policy of the volume. */
     if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
         return err_set(err, ERR_INVALID,

@@ -42,7 +42,7 @@ static struct {
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
     struct estimate_terms terms;
-} flags = {.terms.concurrency_default = 512};
+} flags = {.terms = ESTIMATE_TERMS(512)};
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
@@ -58,17 +58,19 @@ static const struct opt table[] = {
     {"verify", 0, OPT_TEXT, &flags.verify, "HOW",
      "verify by the strongest checksum, by size, or not: auto, size, none (auto)"},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
-     "run at most N requests at once, 1 to 512 (512, or one per MiB of the memory limit)"},
+     "run at most N requests at once, 1 to 512 (512, or one per MiB of the memory limit)", .least = 1, .most = 512},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
-     "receive at most RATE bytes a second, such as 100M (no limit)"},
+     "receive at most RATE bytes a second, such as 100M (no limit)", .least = 1},
     {"memory", 0, OPT_BYTES, &flags.memory, "SIZE",
-     "buffer at most SIZE bytes in flight (128Mi, or a quarter of the memory limit)"},
-    {"workers", 0, OPT_U64, &flags.workers, "N", "run N threads, 1 to 32 (processors + 1, at most 16)"},
-    {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up after more than N failed objects (1000)"},
+     "buffer at most SIZE bytes in flight (128Mi, or a quarter of the memory limit)", .least = 1},
+    {"workers", 0, OPT_U64, &flags.workers, "N", "run N threads, 1 to 32 (processors + 1, at most 16)", .least = 1,
+     .most = WORKERS_MAX},
+    {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up after more than N failed objects (1000)", .least = 1},
     {"allow-empty", 0, OPT_FLAG, &flags.allow_empty, NULL, "accept a URI that selects no object (default: exit 9)"},
     {"skip-missing", 0, OPT_FLAG, &flags.skip_missing, NULL, "skip objects that were deleted after the listing"},
     {"fsync", 0, OPT_FLAG, &flags.fsync, NULL, "flush all data to disk before returning (always for volumes)"},
-    {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME", "flush progress to disk at this interval (15s)"},
+    {"barrier", 0, OPT_DURATION, &flags.barrier_ns, "TIME", "flush progress to disk at this interval (15s)",
+     .least = 1},
     {"no-direct", 0, OPT_FLAG, &flags.no_direct, NULL, "write large objects through the page cache"},
     {"no-io-uring", 0, OPT_FLAG, &flags.no_uring, NULL, "write with threads instead of io_uring"},
     {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "fill a volume (<pool>/volumes/<id>) as its volume.json specifies"},
@@ -110,8 +112,6 @@ static int add_source(struct hydrate_cmd *run, const struct store_options *o, co
 static int check_flags(struct err *err)
 {
     struct err ignored;
-    if (flags.concurrency > 512 || flags.workers > WORKERS_MAX)
-        return err_set(err, ERR_INVALID, "--concurrency is 1 to 512, --workers 1 to 32");
     if (flags.priority.count > HYDRATE_PRIORITIES_MAX)
         return err_set(err, ERR_INVALID, "--priority was given more than %d times", HYDRATE_PRIORITIES_MAX);
     for (size_t i = 0; i < flags.priority.count; i++)

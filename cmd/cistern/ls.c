@@ -38,7 +38,7 @@ static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
     {"sum", 0, OPT_FLAG, &flags.sum, NULL, "print only the number of objects and bytes"},
     {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list to FILE, one JSON object per line"},
-    {"max", 0, OPT_U64, &flags.max, "N", "stop after N names (no limit)"},
+    {"max", 0, OPT_U64, &flags.max, "N", "stop after N names (no limit)", .least = 1},
     {0},
 };
 

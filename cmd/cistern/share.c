@@ -87,7 +87,7 @@ struct store_options store_defaults(const char *uri)
                    : globals.requester_pays ? ""
                                             : NULL,
         .auth = globals.anonymous ? STORE_AUTH_ANONYMOUS : STORE_AUTH_CHAIN,
-        .retry = {.attempts_max = (unsigned)min_u64(globals.retries, 1000), .elapsed_max_ns = globals.timeout_ns}};
+        .retry = {.attempts_max = (unsigned)globals.retries, .elapsed_max_ns = globals.timeout_ns}};
 }
 
 struct store_retry store_retry_of(const struct spec_source *s)

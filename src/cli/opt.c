@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/opt.h"
+#include <inttypes.h>
 #include <stdio.h>
 
 /* One flag as it stands in argv: "--name", "--name=value", "--no-name", "-l". */
@@ -62,9 +63,21 @@ static int unknown_flag(const struct opt *table, const char *arg, struct str nam
     return err_set(err, ERR_INVALID, "unknown flag '%s'; --help lists them", arg);
 }
 
+static int store_number(const struct opt *o, struct str text, uint64_t value, struct err *err)
+{
+    if (value >= o->least && (o->most == 0 || value <= o->most)) {
+        *(uint64_t *)o->target = value;
+        return 0;
+    }
+    if (o->most > 0)
+        return err_set(err, ERR_INVALID, "'%.*s' is not %" PRIu64 " to %" PRIu64, STR_FMT(text), o->least, o->most);
+    return err_set(err, ERR_INVALID, "'%.*s' is not %s", STR_FMT(text), o->kind == OPT_U64 ? "1 or more" : "above 0");
+}
+
 static int store_value(const struct opt *o, struct str value, struct err *err)
 {
     struct opt_list *list = o->target;
+    uint64_t number = 0;
     int r = 0;
     switch (o->kind) {
     case OPT_FLAG:
@@ -73,14 +86,14 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
         *(const char **)o->target = value.ptr;
         break;
     case OPT_U64:
-        r = str_to_u64(value, o->target, err);
+        r = str_to_u64(value, &number, err);
         break;
     case OPT_BYTES:
         /* A Kubernetes quantity, or the same with the B that people write: 10M or 10MB. */
-        r = str_to_bytes(str_ends(value, STR("B")) ? str_sub(value, 0, value.len - 1) : value, o->target, err);
+        r = str_to_bytes(str_ends(value, STR("B")) ? str_sub(value, 0, value.len - 1) : value, &number, err);
         break;
     case OPT_DURATION:
-        r = str_to_duration(value, o->target, err);
+        r = str_to_duration(value, &number, err);
         break;
     case OPT_LIST:
         if (list->count == OPT_LIST_MAX)
@@ -88,6 +101,8 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
         list->items[list->count++] = value.ptr;
         break;
     }
+    if (r == 0 && (o->kind == OPT_U64 || o->kind == OPT_BYTES || o->kind == OPT_DURATION))
+        r = store_number(o, value, number, err);
     return r < 0 ? err_wrap(err, "--%s", o->name) : 0;
 }
 

@@ -22,6 +22,7 @@ struct opt {
     void *target;
     const char *value_name; /* in --help: "N", "GLOB"; NULL for flags */
     const char *help;       /* one line; NULL: not listed in --help, another name for a listed flag */
+    uint64_t least, most;   /* of a number; most 0: no limit */
 };
 
 enum { OPT_LIST_MAX = 256 };
@@ -32,7 +33,7 @@ struct opt_list {
 
 /* Removes the flags of `table` from argv, in any position; the other arguments stay in argv[0 .. *argc), in order. "--"
  * ends the flags and is removed. `others_may_follow` keeps unknown flags: main parses the global flags first. Otherwise
- * an unknown flag is ERR_INVALID, and the sentence names the nearest known one. */
+ * an unknown flag is ERR_INVALID, and the sentence names the nearest known one; so is a number out of its range. */
 must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
 
 /* Appends "  -l, --long N        <help>", one line for each flag. */

@@ -13,8 +13,8 @@ static struct {
 static const struct opt table[] = {
     {"json", 'j', OPT_FLAG, &got.json, NULL, "as JSON"},
     {"endpoint", 0, OPT_TEXT, &got.endpoint, "URL", "where"},
-    {"concurrency", 0, OPT_U64, &got.count, "N", "how many"},
-    {"bandwidth", 0, OPT_BYTES, &got.bytes, "RATE", "how fast"},
+    {"concurrency", 0, OPT_U64, &got.count, "N", "how many", .least = 1, .most = 9},
+    {"bandwidth", 0, OPT_BYTES, &got.bytes, "RATE", "how fast", .least = 1},
     {"timeout", 0, OPT_DURATION, &got.wait_ns, "TIME", "how long"},
     {"include", 0, OPT_LIST, &got.include, "GLOB", "which"},
     {0},
@@ -48,6 +48,21 @@ static void flags_are_removed_in_any_position(void **state)
     assert_string_equal(got.endpoint, "http://h");
     assert_int_equal(got.include.count, 2);
     assert_string_equal(got.include.items[0], "*.bin");
+}
+
+static void number_out_of_its_range_is_refused_with_the_range(void **state)
+{
+    (void)state;
+    struct err err;
+    const char *none[] = {"verb", "--concurrency", "0", NULL}, *many[] = {"verb", "--concurrency=10", NULL},
+               *most[] = {"verb", "--concurrency=9", NULL}, *zero[] = {"verb", "--bandwidth", "0Mi", NULL};
+    assert_int_equal(parse(false, none, &err), -ERR_INVALID);
+    assert_string_equal(err.text, "--concurrency: '0' is not 1 to 9");
+    assert_int_equal(got.count, 0);
+    assert_int_equal(parse(false, many, &err), -ERR_INVALID);
+    assert_int_equal(parse(false, most, &err), 1);
+    assert_int_equal(parse(false, zero, &err), -ERR_INVALID);
+    assert_string_equal(err.text, "--bandwidth: '0Mi' is not above 0");
 }
 
 static void flag_can_be_cleared_again(void **state)
@@ -121,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_are_removed_in_any_position),
+        cmocka_unit_test(number_out_of_its_range_is_refused_with_the_range),
         cmocka_unit_test(flag_can_be_cleared_again),
         cmocka_unit_test(arguments_after_two_dashes_are_not_flags),
         cmocka_unit_test(first_parser_keeps_unknown_flags),
