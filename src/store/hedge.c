@@ -25,7 +25,8 @@ void hedge_init(struct hedge *h)
 {
     *h = (struct hedge){.of[HEDGE_HEAD].wait_ns = FIRST_DOCUMENT_NS,
                         .of[HEDGE_LIST].wait_ns = FIRST_DOCUMENT_NS,
-                        .budget = RESERVE}; /* a run of a few requests earns no budget, and waits for its slowest one */
+                        .budget = RESERVE, /* a run of a few requests earns no budget, and waits for its slowest one */
+                        .restarts = RESERVE};
 }
 
 static unsigned bucket_of(uint64_t ns)
@@ -79,24 +80,25 @@ void hedge_answered(struct hedge *h, enum hedge_kind kind, uint64_t ns)
         halve(l);
 }
 
-static void pay(struct hedge *h, int32_t change)
+static void pay(_Atomic int32_t *budget, int32_t change)
 {
-    int32_t before = atomic_load_explicit(&h->budget, memory_order_relaxed), after;
+    int32_t before = atomic_load_explicit(budget, memory_order_relaxed), after;
     do {
         after = before + change;
         after = after < 0 ? 0 : after > BUDGET_MAX ? BUDGET_MAX : after;
     } while (
-        !atomic_compare_exchange_weak_explicit(&h->budget, &before, after, memory_order_relaxed, memory_order_relaxed));
+        !atomic_compare_exchange_weak_explicit(budget, &before, after, memory_order_relaxed, memory_order_relaxed));
 }
 
 void hedge_sent(struct hedge *h)
 {
-    pay(h, 1);
+    pay(&h->budget, 1);
+    pay(&h->restarts, 1);
 }
 
 void hedge_retried(struct hedge *h)
 {
-    pay(h, -COST);
+    pay(&h->budget, -COST);
 }
 
 /* A body shorter than a MiB measures latency, not throughput: it is compared with other short ones, whatever their
@@ -142,17 +144,25 @@ bool hedge_is_late(const struct hedge *h, enum hedge_kind kind, uint64_t waited_
     return wait && waited_ns >= wait;
 }
 
+static bool take_from(_Atomic int32_t *budget, int32_t needed)
+{
+    int32_t before = atomic_load(budget);
+    do
+        if (before < needed)
+            return false;
+    while (!atomic_compare_exchange_weak(budget, &before, before - COST));
+    return true;
+}
+
 bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns)
 {
     /* One read in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
      * that avoids timeouts. */
     int32_t needed = waited_ns >= 4 * hedge_wait_ns(h, kind) ? COST : RESERVE;
-    int32_t before = atomic_load(&h->budget);
-    if (now_ns < atomic_load(&h->quiet_until_ns))
-        return false;
-    do
-        if (before < needed)
-            return false;
-    while (!atomic_compare_exchange_weak(&h->budget, &before, before - COST));
-    return true;
+    return now_ns >= atomic_load(&h->quiet_until_ns) && take_from(&h->budget, needed);
+}
+
+bool hedge_take_restart(struct hedge *h)
+{
+    return take_from(&h->restarts, COST);
 }

@@ -2,7 +2,8 @@
 /* hedge.h - decides when a read is sent a second time, and when a slow body is started over. home: any thread; a struct
  * of atomics. A GET waits for the 99th percentile of the first bytes so far. A HEAD or a page of a listing waits for
  * that of whole answers. The hedge budget begins with five requests, and each read adds a hundredth of one. Second
- * requests and retries take from it. A failing store gets no extra load. */
+ * requests and retries take from it. A failing store gets no extra load. Bodies that are started over have a budget of
+ * their own: the store serves no more requests at once. */
 #pragma once
 
 #include <stdatomic.h>
@@ -24,7 +25,8 @@ struct hedge {
     /* Moving means; 0: not known. */
     _Atomic uint64_t short_body_ns; /* a body shorter than a MiB */
     _Atomic uint64_t mib_ns;        /* a MiB of a longer one */
-    _Atomic int32_t budget;         /* in hundredths of a request */
+    _Atomic int32_t budget;         /* of second requests, in hundredths of one */
+    _Atomic int32_t restarts;       /* of bodies that are started over, likewise */
     _Atomic uint64_t quiet_until_ns;
 };
 
@@ -41,3 +43,4 @@ uint64_t hedge_wait_ns(const struct hedge *h, enum hedge_kind kind);            
 bool hedge_is_late(const struct hedge *h, enum hedge_kind kind, uint64_t waited_ns); /* has it waited too long? */
 /* Takes one request from the budget, if a read that was sent that long ago may use it. */
 bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns);
+bool hedge_take_restart(struct hedge *h); /* of a slow body */

@@ -30,27 +30,33 @@ static void ask_again(struct store_job *j)
     job_attempt(second);
 }
 
+/* Its body has begun, and moves no byte or far too few. */
+static bool stands_still(const struct store_job *j, uint64_t now)
+{
+    bool slow =
+        !j->args.patient && hedge_is_slow(j->store->hedge, j->args.len, j->race.taken, now - j->race.answered_ns);
+    return j->race.answered && !j->race.paused && (!j->race.moved || slow);
+}
+
 static void fire(struct timer *t)
 {
     struct store_job *j = container_of(t, struct store_job, race.watch);
     struct hedge *h = j->store->hedge;
     uint64_t now = loop_now_ns(j->worker->loop);
-    bool slow = !j->args.patient && hedge_is_slow(h, j->args.len, j->race.taken, now - j->race.answered_ns);
-    bool still = j->race.answered && !j->race.paused && (!j->race.moved || slow);
+    bool still = stands_still(j, now);
     bool capped = j->args.rate && rate_is_exhausted(j->args.rate, now);
     j->race.moved = false;
     if (!j->running || j->cancelled || j->race.rival)
         return;
     bool late = !j->race.answered && hedge_is_late(h, kind_of(j), now - j->race.asked_ns);
-    if (!capped && (still || late) && hedge_take(h, kind_of(j), now, now - j->race.asked_ns)) {
-        if (still) {
-            j->race.gave_up = true;
-            j->store->backend->stop(j);
-        } else
-            ask_again(j);
-        return;
+    if (still && !capped && hedge_take_restart(h)) {
+        j->race.gave_up = true;
+        j->store->backend->stop(j);
+    } else if (late && !capped && hedge_take(h, kind_of(j), now, now - j->race.asked_ns)) {
+        ask_again(j);
+    } else {
+        set_timer(j);
     }
-    set_timer(j);
 }
 
 void job_asked(struct store_job *j)
