@@ -39,7 +39,7 @@ int verb_doctor(int argc, char **argv)
     doctor_machine();
     struct space_place first;
     bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, &ignored) == 0;
-    doctor_fuse(has_pool ? first.path : "/var/tmp");
+    doctor_fuse(has_pool && access(first.path, F_OK) == 0 ? first.path : "/var/tmp");
     for (size_t i = 0; i < flags.pools.count; i++)
         doctor_pool(flags.pools.items[i]);
     for (int i = 1; i < argc; i++)

@@ -317,7 +317,8 @@ void doctor_pool(const char *text)
     }
     auto_fd pool = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (pool < 0) {
-        err_sys(&err, errno, "cannot open the pool '%s'", path);
+        if (err_sys(&err, errno, "cannot open the pool '%s'", path) == -ERR_NOT_FOUND)
+            err_advise(&err, CIS_POOL_DIRECTORY_MISSING);
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
         return;
     }

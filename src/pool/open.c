@@ -235,12 +235,18 @@ static int set_up_disks(struct space *s, struct err *err)
     return r;
 }
 
+static int open_directory(struct space *s, struct err *err)
+{
+    int r = dir_open(AT_FDCWD, s->options.path, &s->dir, err);
+    return r == -ERR_NOT_FOUND ? err_advise(err, CIS_POOL_DIRECTORY_MISSING) : r;
+}
+
 static int open_in(struct space *s, const struct space_witness *w, bool *ret_asks, struct err *err)
 {
     *ret_asks = false;
     int r = set_up_disks(s, err);
     if (r == 0)
-        r = dir_open(AT_FDCWD, s->options.path, &s->dir, err);
+        r = open_directory(s, err);
     if (r < 0)
         return r;
     s->path = realpath(s->options.path, NULL);
@@ -337,7 +343,7 @@ int space_examine(const struct space_options *o, bool *ret_new, struct err *err)
     auto_space s = NULL;
     int r = space_new(o, &s, err);
     if (r == 0)
-        r = dir_open(AT_FDCWD, o->path, &s->dir, err);
+        r = open_directory(s, err);
     if (r == 0)
         r = find_identity(s, &no_earlier_pool, &s->identity, &unused, err);
     if (r < 0)

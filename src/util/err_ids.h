@@ -125,6 +125,7 @@
     X(2045, POOL_REPLACED, "mount the disk of that pool, or give the pool up") \
     X(2046, POOL_GIVEN_UP, "set onDataLoss: rehydrate, or delete the claim; the volume's data is lost") \
     X(2047, ARRAY_NOT_XFS, "repair it with xfs_repair, or clear the array's first MiB if its content may be lost") \
+    X(2048, POOL_DIRECTORY_MISSING, "create the directory on the node, or mount the pool's disk there") \
     X(2110, VOLUME_NOT_FOUND, "check the volume id; the volume was deleted or never created") \
     X(3001, POOL_ABSENT, "mount the disk of the volume's pool, or configure that pool again") \
     X(3002, VOLUME_DATA_LOST, "set onDataLoss: rehydrate, or delete the claim") \

@@ -2,6 +2,7 @@
 """The chart in a real cluster."""
 
 import json
+import os
 import time
 
 import yaml
@@ -50,7 +51,7 @@ def test_a_laptop_has_a_plain_directory_and_its_pool_is_served_when_it_is_there(
     try:
         ours.await_nodes(cluster)
         said = eventually(lambda: [p["status"]["health"] for p in cluster.api.list(POOLS)], "the pods run and report", 60)[0]
-        assert said["status"] == "Unhealthy" and path in said["reason"], said
+        assert said["status"] == "Unhealthy" and path in said["reason"] and "CIS2048" in said["reason"], said
         for node in cluster.nodes.values():
             node.run("mkdir", path)
         eventually(lambda: {p["status"]["health"]["status"] for p in cluster.api.list(POOLS)} == {"Healthy"}, "it is served", 30)
@@ -65,7 +66,7 @@ def test_a_laptop_has_a_plain_directory_and_its_pool_is_served_when_it_is_there(
         helm(cluster, "uninstall", "cistern", "--wait")
         cluster.kubectl("delete", "cisternpools", "--all")
         for node in cluster.nodes.values():
-            node.run("rm", "-rf", "/mnt/cistern")
+            node.run("rm", "-rf", os.path.dirname(path))
         ours.install(cluster)
         ours.await_nodes(cluster)
 

@@ -81,7 +81,8 @@ def test_it_leaves_nothing_behind(pool):
 
 def test_a_pool_that_is_not_there_fails_with_exit_code_10():
     lines = doctor("--pool", "/nowhere", code=10)
-    assert result(lines, "pool") == ["fail"]
+    assert result(lines, "pool") == ["fail"] and "CIS2048" in next(line for line in lines if line.get("check") == "pool")["message"]
+    assert result(lines, "fuse") == ["pass"], "a mount is tried elsewhere"
 
 
 def test_a_pool_says_who_it_is_and_a_garbled_one_is_named(pool):
