@@ -7,6 +7,7 @@
  * CISTERN_FAIL_COUNT=FILE: gets the number of calls, so that a test knows when it has failed all of them.
  * CISTERN_FAIL_NAME: only calls of this name count.
  * CISTERN_FAIL_NOT: calls of this library do not count.
+ * CISTERN_FAIL_TEXT: only writes of this text to a file count.
  * CISTERN_FAIL_PROGRAM: only calls of programs of this name count.
  * CISTERN_FAIL_ONCE=FILE: one failure only, whatever programs start after it.
  * CISTERN_FAIL_KILL: the process is killed in place of the call.
@@ -288,7 +289,14 @@ ssize_t read(int fd, void *buf, size_t len)
     return is_file(fd) && fails("read") ? -1 : REAL(read)(fd, buf, len);
 }
 
+static bool is_meant(const void *buf, size_t len)
+{
+    const char *text = getenv("CISTERN_FAIL_TEXT");
+    return !text || memmem(buf, len, text, strlen(text));
+}
+
 ssize_t write(int fd, const void *buf, size_t len)
 {
-    return fd > STDERR_FILENO && is_file(fd) && fails("write") ? -1 : REAL(write)(fd, buf, len);
+    bool counts = fd > STDERR_FILENO && is_file(fd) && is_meant(buf, len);
+    return counts && fails("write") ? -1 : REAL(write)(fd, buf, len);
 }

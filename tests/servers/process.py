@@ -49,6 +49,23 @@ def free_port(host="127.0.0.1"):
             return port
 
 
+def sockets_of(pid):
+    """Inodes."""
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it was just closed
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return {link[len("socket:["):-1] for link in links if link.startswith("socket:")}
+
+
+def tcp_sockets():
+    """(local port, state, inode) of each that has an address."""
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            yield int(words[1].rpartition(":")[2], 16), words[3], words[9]
+
+
 class Server:
     """A child with a directory of its own. Subclasses give `command`, and `ready` if an open port is not enough."""
 
@@ -91,6 +108,13 @@ class Server:
                 self.stop()
                 raise RuntimeError(f"{self.command()[0]} was not ready after {seconds} s")
             time.sleep(0.05)
+
+    def is_idle(self):
+        """It has closed the connections of all clients, also of those that were killed: none of their requests is left. A
+        connection that was reset has no address any more."""
+        listening = "0A"
+        others = {inode for port, state, inode in tcp_sockets() if port != self.port or state == listening}
+        return not sockets_of(self.child.pid) - others
 
     def stop(self):
         if self.child and self.child.poll() is None:

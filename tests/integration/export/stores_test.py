@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 
+from integration.lib import kills
 from paths import CACHE, CISTERN
 from servers import gofakes3, minio, s3rver, versitygw
 from servers.bucket import BucketServer
@@ -153,14 +154,7 @@ def test_another_directory_never_replaces_what_this_one_wrote(directory, tmp_pat
 
 
 def test_a_killed_export_is_resumed(directory):
-    child = subprocess.Popen(directory.command("--bandwidth", "20Mi"), env=directory.store.environment,
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not any(" P " in book.read_text() for book in directory.state.glob("export/logbook-*")):
-        assert time.monotonic() < deadline and child.poll() is None
-        time.sleep(0.01)
-    child.kill()
-    child.wait()
+    kills.kill_after_a_part(directory.command(), directory.store.environment)
     directory.export()
     directory.assert_same()
 
