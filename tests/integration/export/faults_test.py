@@ -84,7 +84,7 @@ def test_an_upload_whose_answer_was_lost_meets_its_own_object(bucket, folder, ru
 
 def test_a_completion_that_takes_long_is_waited_for(bucket, folder):
     bucket.fault("op=post,nth=2,do=slow:60")
-    done = export(bucket, folder, "--stall", "1s")
+    done = export(bucket, folder, "--stall", "3s")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert bucket.stats()["post"] == 2, "it was asked for again"
 
@@ -295,13 +295,11 @@ def test_store_without_conditions_is_checked_by_head_and_that_is_reported(uncond
                                    ["op=put,key=p/small-7,nth=1,do=lost", "op=head,key=p/small-7,nth=2,do=stall"]],
                          ids=["put", "complete", "after-a-lost-reply"])
 def test_head_within_a_conditional_write_that_hangs_is_sent_again(unconditional_bucket, folder, rules):
-    """It took 30 s, the stall timeout."""
+    """It waited for the stall timeout, which is longer here than a test may last."""
     unconditional_bucket.fault(*rules)
-    began = time.monotonic()
-    done = export(unconditional_bucket, folder)
+    done = export(unconditional_bucket, folder, "--stall", "1h")
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert unconditional_bucket.fired() == [1] * len(rules)
-    assert time.monotonic() - began < 15
     assert_whole(unconditional_bucket, folder)
 
 
@@ -454,8 +452,9 @@ def test_parts_that_an_md5_confirmed_are_not_sent_again_after_a_kill(md5_bucket,
     (folder / "src/large").write_bytes(random.Random("larger").randbytes(48 * MIB))
     md5_bucket.fault("op=put,key=p/large,after=3,do=stall")
     child = subprocess.Popen(command(md5_bucket, folder), env=os.environ | KEYS)
-    deadline = time.monotonic() + 30
-    while (noted(folder, "P") < 3 or noted(folder, "S") < 20) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while noted(folder, "P") < 3 or noted(folder, "S") < 20:
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     child.kill()
     child.wait()

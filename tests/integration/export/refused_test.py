@@ -4,7 +4,6 @@
 import json
 import os
 import subprocess
-import time
 
 import pytest
 
@@ -45,9 +44,8 @@ def assert_mended(bucket, folder):
                          ids=["denied", "unreachable", "throttled", "failing"])
 def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id):
     bucket.fault(fault)
-    began = time.monotonic()
     done = export(bucket, folder, "--retries", "3")
-    assert done.returncode == code and time.monotonic() - began < 30, (done.stdout, done.stderr)
+    assert done.returncode == code, (done.stdout, done.stderr)
     assert done.stderr.count(id) == REPORTED and f"gave up after {REPORTED} failed files" in done.stderr, done.stderr
     assert_ended_soon(bucket, folder, REPORTED)
     assert_mended(bucket, folder)
