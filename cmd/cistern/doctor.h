@@ -38,6 +38,9 @@ struct doctor_purpose {
 /* doctor_source.c: credentials, endpoint, clock skew, and the rights of each purpose. */
 void doctor_uri(const char *uri, const struct doctor_purpose *p);
 
+/* doctor_source.c: holds back the signals that end the process while the bucket has objects of a test. */
+void doctor_hold_signals(bool hold);
+
 /* doctor_rights.c: tries each right that a source or an export needs, by a request that needs no other right. */
 void doctor_try_source(struct doctor_store *d);
 void doctor_try_export(struct doctor_store *d);

@@ -5,6 +5,7 @@
 #include "store/single.h"
 #include "util/clock.h"
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 /* VERSIONS_MAX: the marker of a missing object, the object, and its marker. */
@@ -298,8 +299,17 @@ static void remove_versions(struct trial *t)
                    t->d->uri, left, STR_FMT(key_of(t)));
 }
 
+static bool is_interrupted(void)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP);
+}
+
 static void try_object(struct trial *t)
 {
+    if (is_interrupted())
+        return;
     run(t, ask_write);
     if (!report(t, "write", "an object was written"))
         return;
@@ -308,31 +318,39 @@ static void try_object(struct trial *t)
     report(t, "delete", "the object was deleted");
 }
 
+/* Writes to the bucket, and removes again what it wrote. */
+static void try_writes(struct trial *t, bool has_listed)
+{
+    unsigned begin_requests;
+    set_new_key(t);
+    int begun = try_upload(t, &begin_requests);
+    t->keeps_versions = true;
+    run(t, ask_delete);
+    if (begun == 0 && t->code == 0) {
+        try_object(t);
+        remove_versions(t);
+        return;
+    }
+    report(t, "delete", "a missing object was deleted");
+    if (begun == 0 && begin_requests > 0)
+        doctor_say(DOCTOR_PASS, "write", "'%s': an upload was begun", t->d->uri);
+    else if (begun == 0)
+        not_tried(t, "write", "the object could not be deleted again");
+    if (has_listed)
+        read_missing(t);
+    else
+        not_tried(t, "read", "no key is known");
+    remove_versions(t); /* a deletion may have made a marker */
+}
+
 void doctor_try_export(struct doctor_store *d)
 {
     auto_with(trial_done) struct trial t = {.d = d, .upload_id = SBUF(4096)};
-    unsigned begin_requests;
     run(&t, ask_list);
     bool has_listed = report(&t, "list", "listed");
     if (!has_listed && t.code != -ERR_DENIED)
         return;
-    set_new_key(&t);
-    int begun = try_upload(&t, &begin_requests);
-    t.keeps_versions = true;
-    run(&t, ask_delete);
-    if (begun == 0 && t.code == 0) {
-        try_object(&t);
-        remove_versions(&t);
-        return;
-    }
-    report(&t, "delete", "a missing object was deleted");
-    if (begun == 0 && begin_requests > 0)
-        doctor_say(DOCTOR_PASS, "write", "'%s': an upload was begun", d->uri);
-    else if (begun == 0)
-        not_tried(&t, "write", "the object could not be deleted again");
-    if (has_listed)
-        read_missing(&t);
-    else
-        not_tried(&t, "read", "no key is known");
-    remove_versions(&t); /* a deletion may have made a marker */
+    doctor_hold_signals(true);
+    try_writes(&t, has_listed);
+    doctor_hold_signals(false);
 }

@@ -7,6 +7,7 @@
 #include "util/clock.h"
 #include "util/env.h"
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 enum {
@@ -115,6 +116,16 @@ static void visit_store(struct doctor_store *d, const struct doctor_purpose *p)
         doctor_try_export(d);
 }
 
+void doctor_hold_signals(bool hold)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < countof(ending); i++)
+        sigaddset(&set, ending[i]);
+    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+}
+
 void doctor_uri(const char *uri, const struct doctor_purpose *p)
 {
     struct err err;
@@ -129,11 +140,14 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = globals.stall_ns};
     store_trust(d.store, &web);
     sem_init(&d.over, 0, 0);
+    doctor_hold_signals(
+        true); /* the new threads inherit it: only main takes a signal, and only when it does not hold them */
     r = pool_new(2, &d.pool, &err);
     if (r == 0)
         r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
     if (r == 0)
         r = loop_start(d.worker.loop, &err);
+    doctor_hold_signals(false);
     if (r < 0)
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
     else

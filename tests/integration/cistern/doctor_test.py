@@ -2,6 +2,7 @@
 """cistern doctor, on this very machine and against a store whose clock is off."""
 import json
 import os
+import signal
 import subprocess
 from email.utils import formatdate
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from paths import BUILD
 from servers.answering import Answering
+from servers.bucket import KEYS
 
 
 def doctor(*flags, code=0):
@@ -143,6 +145,52 @@ def test_doctor_exports_to_a_directory_and_leaves_nothing(tmp_path):
     lines = doctor(f"file://{tmp_path}/", "--as-export")
     assert [result(lines, check) for check in ("list", "write", "read", "delete")] == [["pass"]] * 4
     assert list(tmp_path.iterdir()) == []
+
+
+class Bucket:
+    """Answers the requests of an export, and sends a signal when the request `at` is under way."""
+
+    def __init__(self, at, number):
+        self.at, self.number, self.child = at, number, None
+        self.objects, self.uploads = set(), set()
+
+    def __call__(self, request):
+        key, _, query = request.path.partition("?")
+        kind = f"{request.method} {query.partition('=')[0]}".strip()
+        if kind == self.at:
+            self.child.send_signal(self.number)
+        if kind == "POST uploads":
+            self.uploads.add(key)
+            return 200, {}, b"<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+        if kind == "DELETE uploadId":
+            self.uploads.discard(key)
+        elif kind == "DELETE":
+            self.objects.discard(key)
+        elif kind == "PUT":
+            self.objects.add(key)
+            return 200, {"etag": '"e"'}, b""
+        elif kind == "GET uploads" or "uploads=" in query:
+            return 200, {}, b"<ListMultipartUploadsResult></ListMultipartUploadsResult>"
+        elif kind == "GET list-type" or "list-type=" in query:
+            return 200, {}, b"<ListBucketResult></ListBucketResult>"
+        elif kind.startswith("GET"):
+            return 206, {"etag": '"e"', "content-range": "bytes 0-0/1"}, b"\n"
+        return 204, {}, b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("at", ["POST uploads", "PUT"])
+def test_an_interrupted_doctor_leaves_nothing_in_the_bucket(at, number):
+    bucket = Bucket(at, number)
+    with Answering(bucket) as server:
+        child = bucket.child = subprocess.Popen(
+            [BUILD / "bin/cistern", "doctor", "s3://bucket/run/", "--as-export", "--endpoint", server.url, "--path-style"],
+            env=os.environ | KEYS, stdout=subprocess.PIPE, text=True)
+        said, _ = child.communicate(timeout=60)
+        asked = [f"{r.method} {r.path}" for r in server.seen]
+    assert child.returncode == -number, said
+    assert (bucket.objects, bucket.uploads) == (set(), set()), asked
+    assert any(a.startswith(at.split()[0]) for a in asked), asked
 
 
 def test_doctor_names_a_missing_file(tmp_path):
