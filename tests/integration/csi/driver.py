@@ -217,10 +217,23 @@ def command_line(pid):
         return ""
 
 
+def has_ended(pid):
+    """All threads: the descriptors of a process stay open until its last thread has ended. Its parent may not have read
+    its exit status yet."""
+    try:
+        return all(path.read_text().rpartition(")")[2].split()[0] in "ZX" for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    except OSError:
+        return not Path(f"/proc/{pid}").exists()
+
+
 def end_all(word):
-    """Kills all processes with this word in their command line, and those that they start until then."""
-    while found := [pid for pid in processes() if word in command_line(pid) and pid != os.getpid()]:
+    """Kills all processes with this word in their command line, and those that they start until then. Returns when they
+    have ended: a process that was killed loses its command line before it closes its descriptors."""
+    killed = set()
+    while (found := [pid for pid in processes() if word in command_line(pid) and pid != os.getpid()]) or \
+            not all(map(has_ended, killed)):
         for pid in found:
+            killed.add(pid)
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)

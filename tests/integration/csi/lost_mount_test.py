@@ -9,7 +9,7 @@ import subprocess
 import grpc
 import pytest
 
-from .driver import MIB, Mode, capability, command_line, end_all, processes
+from .driver import MIB, Mode, capability, command_line, end_all, has_ended, processes, wait_for
 
 Code = grpc.StatusCode
 SHARED = capability(Mode.SINGLE_NODE_MULTI_WRITER)
@@ -32,6 +32,7 @@ def kill_keeper_and_driver(driver):
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
     driver.kill()
+    wait_for(lambda: all(map(has_ended, victims)))  # each has descriptors of the mounts
     end_all(f"{driver.folder}/")
     driver.start()
 
