@@ -9,7 +9,7 @@ import time
 import pytest
 
 from integration.lib.kube import KubeTool
-from servers.api_proxy import ApiProxy, answer, late, silence, status
+from servers.api_proxy import ApiProxy, answer, late, lost, silence, status
 
 names = itertools.count()
 
@@ -83,24 +83,25 @@ def test_a_leader_without_an_api_server_stops_before_another_can_begin(cluster, 
 
 def test_a_renewal_whose_answer_was_lost_does_not_end_the_lead(cluster, lease):
     with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as one:
-        one.send("lease", identity="one", **lease)
+        one.send("lease", identity="one", **dict(lease, duration_ms=60000))  # it outlives the test without renewals
         hear(one, "started")
-
-        def swallow(handler, forward):
-            for _ in forward_quietly(handler, forward):
-                pass
-
-        def forward_quietly(handler, forward):
-            handler.begin = lambda *_: None
-            yield from forward()
-            handler.close()
-
-        proxy.fault("PUT", "/leases/", swallow)
+        proxy.fault("PUT", "/leases/", lost())
         proxy.fault("PUT", "/leases/", answer(500))
-        until = time.monotonic() + 5
-        while time.monotonic() < until:
-            assert one.ask("held").held
-            time.sleep(0.05)
+
+        def version():
+            return cluster.get(f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{lease['name']}")["metadata"]["resourceVersion"]
+
+        def holds_until(condition):
+            deadline = time.monotonic() + 50
+            while not condition():
+                assert one.ask("held").held and time.monotonic() < deadline
+                time.sleep(0.05)
+
+        holds_until(lambda: not proxy.unmet())
+        before = version()
+        holds_until(lambda: version() != before)
+        while not one.told.empty():
+            assert one.hear().lease != "stopped"
 
 
 def test_a_slow_server_has_a_leader_that_stays(cluster, lease):
