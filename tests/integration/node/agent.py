@@ -242,6 +242,15 @@ class Orders:
             raise AssertionError(f"{kind} is not {status} {reason}: {json.dumps(self.status(name), indent=1)}")
         return self.condition(name, kind)
 
+    def wait_touching(self, name, kind, status, reason=None, seconds=120):
+        """The same. Else the node looks once a minute at a volume whose order stays the same."""
+        deadline = time.monotonic() + seconds
+        while not self.has_condition(name, kind, status, reason):
+            assert time.monotonic() < deadline, json.dumps(self.status(name), indent=1)
+            self.touch(name)
+            time.sleep(0.5)
+        return self.condition(name, kind)
+
     def wait_phase(self, name, phase, seconds=60):
         try:
             wait_for(lambda: self.status(name).get("phase") == phase, seconds)

@@ -120,7 +120,7 @@ def test_mounts_lost_with_keeper_and_driver_at_once_are_reported_and_restored_wi
     with pytest.raises(OSError):
         (target / "kept").read_text()
     assert (agent.publish(volume_id, pod="second", cap=SHARED) / "kept").read_text() == "kept"
-    orders.wait("pvc-mounts", "Mounted", "True", "Published", seconds=10)
+    orders.wait("pvc-mounts", "Mounted", "True", "Published", seconds=30)  # before the next look of each minute
     with pytest.raises(OSError):
         (target / "kept").read_text()
     for pod in ("pod", "second"):
@@ -148,10 +148,10 @@ def test_mounts_that_a_later_keeper_brings_back_are_no_longer_reported_as_lost(a
         agent.keeper.wait()
         agent.start_keeper(*flags, **program)
     replace_keeper()
-    orders.wait("pvc-back", "Mounted", "False", "MountsLost", seconds=90)
+    orders.wait_touching("pvc-back", "Mounted", "False", "MountsLost")
     replace_keeper(f"--mount-program={BUILD}/tests/mount_newest", **newest)
     assert (target / "kept").read_text() == "kept"
-    orders.wait("pvc-back", "Mounted", "True", "Published", seconds=10)
+    orders.wait("pvc-back", "Mounted", "True", "Published", seconds=30)
 
 
 @pytest.fixture
@@ -219,5 +219,4 @@ def test_a_full_volume_is_unhealthy_and_reported_and_its_neighbour_is_not(agent,
     stats = agent.client.call("NodeGetVolumeStats", volume_id=full, volume_path=str(agent.target(full)))
     assert stats.volume_condition.abnormal and "left" in stats.volume_condition.message
     (agent.target(full) / "a").unlink()
-    orders.bump()
-    orders.wait("pvc-full", "Healthy", "True", seconds=90)  # unless the list shows a change, it is looked at once a minute
+    orders.wait_touching("pvc-full", "Healthy", "True")
