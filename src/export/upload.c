@@ -261,18 +261,18 @@ void run_file_left(struct upload *own_u)
 }
 
 /* Every other file would fail by the same cause. */
-static bool concerns_all_files(const struct err *err)
+static bool concerns_all_files(const struct export_run *r, const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
     return kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_STORAGE_CLASS_UNKNOWN ||
-           (kind == ERR_KIND_UNREACHABLE && err->code == ERR_INVALID); /* the endpoint itself is wrong */
+           (kind == ERR_KIND_UNREACHABLE && !store_has_answered(r->o.store)); /* the endpoint itself is wrong */
 }
 
-static bool may_concern_all_files(const struct err *err)
+static bool may_concern_all_files(const struct export_run *r, const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
     return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || kind == ERR_KIND_UNREACHABLE ||
-           kind == ERR_KIND_STORE_BUSY || concerns_all_files(err);
+           kind == ERR_KIND_STORE_BUSY || concerns_all_files(r, err);
 }
 
 /* A permission may be missing for some files only, if others were exported. A store that is busy for each file in turn,
@@ -283,10 +283,10 @@ static void note_refusal(const struct upload *u, struct err *err)
     bool is_local = u->state == UPLOAD_NEW && err->sys != 0; /* the file cannot be opened */
     if (is_local)
         return;
-    r->refusals = may_concern_all_files(err) ? r->refusals + 1 : 0;
+    r->refusals = may_concern_all_files(r, err) ? r->refusals + 1 : 0;
     r->busy = err_kind_of(err->id) == ERR_KIND_STORE_BUSY ? r->busy + 1 : 0;
     bool is_likely = (r->successes == 0 && r->refusals >= REFUSALS_MAX) || r->busy >= REFUSALS_MAX;
-    if (!is_likely && !concerns_all_files(err))
+    if (!is_likely && !concerns_all_files(r, err))
         return;
     if (is_likely)
         err_wrap(err, "gave up after %d failed files; the last one", REFUSALS_MAX);
@@ -298,7 +298,7 @@ void run_file_failed(struct upload *own_u, const struct err *err)
     struct export_run *r = own_u->run;
     struct err why = *err;
     bool is_stopped = err->code == ERR_CANCELLED && atomic_load(&r->stop.requested);
-    bool is_known = r->stop.is_refused && may_concern_all_files(err); /* of a file that was reported */
+    bool is_known = r->stop.is_refused && may_concern_all_files(r, err); /* of a file that was reported */
     if (is_stopped || is_known) {
         run_file_left(own_u);
         return;

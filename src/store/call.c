@@ -292,8 +292,8 @@ enum { SILENT_ATTEMPTS_MAX = 6 };
 
 static void note_silence(struct store_call *c, const struct web_result *r)
 {
-    bool has_answered = atomic_load_explicit(&c->job.store->served_ns, memory_order_relaxed) != 0;
-    if (has_answered || !str_starts(sbuf_str(&c->url), STR("http://")) || !(r->closed || r->code == -ERR_CORRUPT))
+    if (store_has_answered(c->job.store) || !str_starts(sbuf_str(&c->url), STR("http://")) ||
+        !(r->closed || r->code == -ERR_CORRUPT))
         return;
     if (c->job.store->retry.attempts_max <= STORE_ATTEMPTS_DEFAULT) /* who asks for more attempts gets them */
         c->job.reply.attempts_max = SILENT_ATTEMPTS_MAX;

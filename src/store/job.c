@@ -67,6 +67,11 @@ uint64_t store_retries(const struct store *s)
     return atomic_load_explicit(&s->retries, memory_order_relaxed);
 }
 
+bool store_has_answered(const struct store *s)
+{
+    return atomic_load_explicit(&s->served_ns, memory_order_relaxed) != 0;
+}
+
 uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
 {
     const struct store_retry policy = policy_of(s);

@@ -174,6 +174,9 @@ bool store_retrying(struct store *s, char *buf, size_t size);
 /* Count of retries that were sent or are due. Any thread. */
 uint64_t store_retries(const struct store *s);
 
+/* Whether a byte of any answer has come over HTTP. Any thread. */
+bool store_has_answered(const struct store *s);
+
 struct store_job;
 void store_cancel(struct store_job *j); /* on_done follows with ERR_CANCELLED, after this returns */
 void store_resume(struct store_job *j); /* a GET whose on_data answered WEB_PAUSE */
