@@ -202,11 +202,15 @@ static void read_twice_at_most(struct trial *t)
         run(t, ask_read);
 }
 
-/* For a caller with list permission. A store answers a read of a missing object with 404 if reading is allowed,
- * else with 403. */
+/* For a caller with list permission. 404 proves that reading is allowed. 403 proves nothing: S3 also denies the read of
+ * a missing object if the policy allows lists of some prefixes only, since a read has no prefix. */
 static void read_missing(struct trial *t)
 {
     read_twice_at_most(t);
+    if (t->code == -ERR_DENIED) {
+        not_tried(t, "read", "no object is there, and a read of a missing one was denied");
+        return;
+    }
     t->code = t->code == -ERR_NOT_FOUND ? 0 : t->code;
     report(t, "read", "objects may be read; none was there to try");
 }

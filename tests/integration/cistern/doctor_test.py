@@ -43,12 +43,13 @@ def store():
     """A store that lists one empty page, at whatever time its `skew` makes of now."""
     def answer(request):
         if "prefix/" in request.path and "prefix=" not in request.path:
-            return 404, {}, b"<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>"
+            return (403, {}, b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>") if server.denies_missing else \
+                (404, {}, b"<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>")
         page = b"<ListBucketResult><Name>b</Name><KeyCount>0</KeyCount><IsTruncated>false</IsTruncated></ListBucketResult>"
         return 403 if request.method == "HEAD" else 200, {"date": formatdate(time() + server.skew, usegmt=True)}, page
 
     with Answering(answer) as server:
-        server.skew = 0
+        server.skew, server.denies_missing = 0, False
         yield server
 
 
@@ -114,6 +115,13 @@ def source_flags(store):
 def test_a_store_that_answers_at_our_time_passes(store):
     lines = doctor(*source_flags(store))
     assert result(lines, "endpoint") == result(lines, "clock") == result(lines, "list") == result(lines, "read") == ["pass"]
+
+
+def test_a_denied_read_of_a_missing_object_proves_nothing(store):
+    """S3 denies it to a policy such as deploy/permissions/s3-source.json, which lets only some prefixes be listed."""
+    store.denies_missing = True
+    read, = (line for line in doctor(*source_flags(store)) if line["check"] == "read")
+    assert read["result"] == "warn" and "no object is there" in read["message"], read
 
 
 @pytest.mark.parametrize("skew, outcome, code", [(-120, "warn", 0), (120, "warn", 0), (-900, "fail", 10),
