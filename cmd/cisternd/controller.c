@@ -154,6 +154,10 @@ static void deny_bridge(struct sbuf *lines, struct str range)
     deny(lines, str_of(text), 0);
 }
 
+/* A kubelet writes the addresses of its own Node. Cloud providers list fewer than ten; a list without a limit could
+ * fill the guard, and no source would get credentials. */
+enum { NODE_ADDRESSES_MAX = 32 };
+
 static int deny_node(void *ctx, struct str key, const json *node)
 {
     (void)key;
@@ -163,7 +167,7 @@ static int deny_node(void *ctx, struct str key, const json *node)
         if (json_as_str(json_item(ranges, i), &range))
             deny_bridge(ctx, range);
     }
-    for (size_t i = 0; i < json_count(addresses); i++)
+    for (size_t i = 0; i < min_u64(json_count(addresses), NODE_ADDRESSES_MAX); i++)
         deny(ctx, json_member_str(json_item(addresses, i), "address"), 0);
     return 0;
 }

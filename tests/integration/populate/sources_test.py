@@ -221,6 +221,27 @@ def test_the_nodes_and_the_api_server_are_closed(world, ns):
         world.cluster.delete(f"/api/v1/nodes/machine-{ns}")
 
 
+def test_nodes_with_very_many_addresses_stop_no_probe(world, ns):
+    """A kubelet writes the addresses of its own Node. Those of three filled the guard, and no source got credentials."""
+    many = [{"type": "ExternalIP", "address": f"198.51.{i // 256}.{i % 256}"} for i in range(20000)]
+    names = [f"machine-{ns}-{i}" for i in range(3)]
+    try:
+        for i, name in enumerate(names):
+            world.cluster.create("/api/v1/nodes", {"metadata": {"name": name}})
+            world.cluster.patch(f"/api/v1/nodes/{name}/status", {"status": {"addresses": [
+                {"type": "InternalIP", "address": f"203.0.113.{i}"}, *many]}})
+        for i, name in enumerate(names):
+            anonymous(world, ns, f"https://203.0.113.{i}", f"data-{i}")
+            told = wait_for_phase(world, ns, "Degraded", f"data-{i}")
+            assert told["lastError"]["id"] == "CIS1617", told
+        with BucketServer() as server:
+            anonymous(world, ns, server.url, "other")
+            wait_for_phase(world, ns, "Ready", "other")
+    finally:
+        for name in names:
+            world.cluster.delete(f"/api/v1/nodes/{name}")
+
+
 def test_no_store_is_probed_before_the_addresses_of_the_api_server_are_known(world, ns):
     """A probe in that time could reach the API server. A refused one would be repeated after a minute."""
     world.proxy.fault("GET", "endpointslices", answer(503, b"{}"), times=None)
