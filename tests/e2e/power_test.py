@@ -105,6 +105,26 @@ def test_a_node_announces_its_own_pools_only(cluster, accounts):
     cluster.api.delete(f"{API}/cisternpools/node-a.spare")
 
 
+def event(name, node, component="cistern-node"):
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "reason": "Forged", "type": "Warning", "message": "m",
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p"},
+            "reportingComponent": component, "reportingInstance": node, "source": {"component": component, "host": node}}
+
+
+def test_a_node_writes_events_in_its_own_name_only(cluster, accounts):
+    events = "/api/v1/namespaces/default/events"
+    accounts.node.create(events, event("power-own", "node-a"))
+    accounts.node.patch(f"{events}/power-own", {"count": 2})
+    for forged in (event("power-1", "node-b"), event("power-2", "node-a", "cistern-controller")):
+        assert "its own events" in refused(accounts.node.create, events, forged, status=422)
+    assert "not bound to a node" in refused(accounts.unbound.create, events, event("power-3", "node-a"), status=422)
+    accounts.controller.create(events, event("power-other", "controller-0", "cistern-controller"))
+    assert "its own events" in refused(accounts.node.patch, f"{events}/power-other", {
+        "message": "another", "reportingComponent": "cistern-node", "reportingInstance": "node-a"}, status=422)
+    for name in ("power-own", "power-other"):
+        cluster.api.delete(f"{events}/{name}")
+
+
 @pytest.mark.parametrize("account", ["node", "job"])
 @pytest.mark.parametrize("path", [
     "/api/v1/secrets", f"/api/v1/namespaces/{NAMESPACE}/secrets", "/api/v1/persistentvolumes",
