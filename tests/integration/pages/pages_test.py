@@ -190,11 +190,18 @@ def test_the_manifests_that_helm_prints_are_accepted_as_pasted(cluster):
                           env={**env, "PATH": f"{BIN}:{env['PATH']}"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split("/")[0] for line in done.stdout.splitlines()] == ["bucketsource.cistern.io", "persistentvolumeclaim", "pod"]
+    printed = yaml.safe_load_all(command.partition("<<END\n")[2].removesuffix("END"))
+    assert list(printed) == list(yaml.safe_load_all(readme().text)), "they fetch something that exists, as those of the README do"
+
+
+def readme():
+    block, = (b for b in of("yaml") if b.page == "README.md")
+    return block
 
 
 def test_the_manifests_of_the_readme_are_accepted_as_pasted(cluster):
     """Into the namespace default: every cluster has it."""
-    block, = (b for b in of("yaml") if b.page == "README.md")
+    block = readme()
     told = cluster.kubectl("apply", "-n", "default", "--dry-run=server", "--validate=strict", "-f", "-", stdin=block.text)
     assert [line.split("/")[0] for line in told.splitlines()] == ["bucketsource.cistern.io", "persistentvolumeclaim", "pod"]
     assert "namespace:" not in block.text
