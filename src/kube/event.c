@@ -10,8 +10,7 @@
 
 enum {
     SERIES_DEFAULT = 4096,
-    INBOX_MAX = 1024, /* not yet seen by the loop */
-    MESSAGE_MAX = 250,
+    INBOX_MAX = 1024,    /* not yet seen by the loop */
     NAME_PART_MAX = 200, /* bytes of the object's name within the event's */
     /* A namespace may have thousands of objects with a mistake. Its events use no more of the client's requests. */
     NAMESPACE_QPS = 5,
@@ -31,9 +30,8 @@ struct event_series {
     enum kube_event_type type;
     const struct kube_resource *resource; /* static */
     const char *reason;                   /* static */
-    char *ns, *name, *uid;                /* owned */
-    char message[MESSAGE_MAX + 1];
-    uint64_t count; /* in all */
+    char *ns, *name, *uid, *message;      /* owned */
+    uint64_t count;                       /* in all */
     int64_t first_ns, last_ns;
     bool unsent; /* the last occurrences are not sent yet */
     bool failed; /* the write before this one failed */
@@ -72,6 +70,7 @@ static void series_free(struct event_series *s)
     free(s->ns);
     free(s->name);
     free(s->uid);
+    free(s->message);
     free(s->event);
     free(s);
 }
@@ -230,7 +229,8 @@ static void seen(struct kube_events *e, struct event_series *own_new)
         list_remove(&e->recent, &s->node);
         s->count++;
         s->last_ns = own_new->last_ns;
-        memcpy(s->message, own_new->message, sizeof s->message);
+        free(s->message);
+        s->message = take(&own_new->message);
         series_free(own_new);
     } else {
         s = own_new;
@@ -289,13 +289,11 @@ void kube_event(struct kube_events *e, const struct kube_ref *about, enum kube_e
                 const char *fmt, ...)
 {
     struct event_series *s = xcalloc(1, sizeof *s);
-    char text[2 * MESSAGE_MAX];
+    char text[KUBE_EVENT_MESSAGE_MAX + 4]; /* a whole character more, so that the cut finds its start */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    struct str message = str_cut(str_of(text), MESSAGE_MAX);
-    memcpy(s->message, message.ptr, message.len);
     s->events = e;
     s->type = type;
     s->resource = about->resource;
@@ -303,6 +301,7 @@ void kube_event(struct kube_events *e, const struct kube_ref *about, enum kube_e
     s->ns = str_dup(about->ns);
     s->name = str_dup(about->name);
     s->uid = str_dup(about->uid);
+    s->message = str_dup(str_cut(str_of(text), KUBE_EVENT_MESSAGE_MAX));
     s->count = 1;
     s->first_ns = s->last_ns = clock_wall_ns();
     post(e, s);

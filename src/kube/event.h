@@ -33,7 +33,9 @@ struct kube_events *kube_events_new(struct kube *k, const struct kube_events_opt
 void kube_events_free(struct kube_events *e); /* drops unsent events; NULL is fine */
 DEFINE_AUTO(kube_events, struct kube_events, kube_events_free)
 
-/* `reason` is one CamelCase word, static; the message is cut at 250 bytes. */
+enum { KUBE_EVENT_MESSAGE_MAX = 1000 }; /* bytes: events.k8s.io refuses a note over 1,024 */
+
+/* `reason` is one CamelCase word, static; the message is cut at that limit, after a whole character. */
 void kube_event(struct kube_events *e, const struct kube_ref *about, enum kube_event_type type, const char *reason,
                 const char *fmt, ...) printf_like(5, 6);
 

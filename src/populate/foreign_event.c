@@ -81,7 +81,7 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
                                    .name = c->target.name,
                                    .uid = c->target.uid};
     struct populate_event report = {.warning = true, .reason = "ProvisioningFailed"};
-    snprintf(report.text, sizeof report.text, "%.*s", STR_FMT(cause));
+    snprintf(report.text, sizeof report.text, "%.*s", STR_FMT(str_cut(cause, sizeof report.text - 1)));
     claim_event_send(p, m, &about, &report);
 }
 

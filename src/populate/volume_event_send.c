@@ -84,7 +84,7 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
     if (!find_claim(volume, &claim))
         return;
     snprintf(report.text, sizeof report.text,
-             "node %.100s hydrates as many volumes as populate.maxConcurrentPerNode allows, or half of them for this "
+             "node %s hydrates as many volumes as populate.maxConcurrentPerNode allows, or half of them for this "
              "namespace",
              volume->node);
     claim_event_send(p, m, &claim, &report);
@@ -97,7 +97,7 @@ void volume_event_send_refusal(struct populate *p, struct key_state *m, const st
     struct populate_event report = {.warning = true, .reason = "JobRefused"};
     if ((why->code != ERR_DENIED && why->code != ERR_INVALID) || !find_claim(volume, &claim))
         return;
-    snprintf(report.text, sizeof report.text, "an administrator must admit Jobs of Cistern: %.200s", why->text);
+    snprintf(report.text, sizeof report.text, "an administrator must admit Jobs of Cistern: %s", why->text);
     claim_event_send(p, m, &claim, &report);
 }
 

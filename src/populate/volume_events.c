@@ -6,6 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* A part of an event's text. With the longest message of a fault, all of them fit into an event. */
+enum { URI_TEXT_MAX = 256, PRINCIPAL_MAX = 360 };
+static_assert(API_MESSAGE_MAX + PRINCIPAL_MAX + 32 <= VOLUME_EVENT_TEXT_MAX, "an event has room for the whole message");
+static_assert(ERR_LINE_MAX + 32 <= VOLUME_EVENT_TEXT_MAX, "likewise for an error");
+
 #define PROGRESS_NS ((int64_t)(60 * NS_PER_SECOND))
 /* Twice the time that the scheduler waits for a claim to bind. */
 #define LONG_NS ((int64_t)(1200 * NS_PER_SECOND))
@@ -42,7 +47,7 @@ static void describe_source(const struct api_volume *v, char *ret, size_t size)
     if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
         return;
     if (json_get_str(j, "uri", &uri, &ignored) == 0)
-        snprintf(ret, size, "%.*s", (int)min_u64(uri.len, 100), uri.ptr);
+        snprintf(ret, size, "%.*s", STR_FMT(str_cut(uri, size - 1)));
     else if (json_count(json_at(j, "sources")) > 0)
         snprintf(ret, size, "%zu prefixes", json_count(json_at(j, "sources")));
 }
@@ -50,7 +55,7 @@ static void describe_source(const struct api_volume *v, char *ret, size_t size)
 static void report_started(const struct api_volume *v, struct populate_event *r)
 {
     const struct api_hydration *h = &v->status.hydration;
-    char from[128], total[BYTES_TEXT_MAX];
+    char from[URI_TEXT_MAX], total[BYTES_TEXT_MAX];
     describe_source(v, from, sizeof from);
     snprintf(r->text, sizeof r->text, "hydrating %s in %" PRIu64 " objects from %s on node %s",
              bytes_text(h->bytes_total, total), h->objects_total, from, v->node);
@@ -99,35 +104,22 @@ static void describe_principal(const struct api_volume *v, char *ret, size_t siz
     if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
         return;
     if (json_get_str(j, "serviceAccountName", &name, &ignored) == 0)
-        snprintf(ret, size, "ns/%.60s/sa/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+        snprintf(ret, size, "ns/%s/sa/%.*s", ns, STR_FMT(name));
     else if (json_get_str(j, "secretRef.name", &name, &ignored) == 0)
-        snprintf(ret, size, "secret %.60s/%.*s", ns, (int)min_u64(name.len, 60), name.ptr);
+        snprintf(ret, size, "secret %s/%.*s", ns, STR_FMT(name));
     else if (json_get_str(j, "identity.method", &name, &ignored) == 0 && str_eq(name, STR("anonymous")))
         snprintf(ret, size, "anonymous");
-}
-
-/* An event is short, and its advice comes last: leave out the wrapping sentences at its front. */
-static const char *shortened(const char *message)
-{
-    const char *colon;
-    while (strlen(message) >= VOLUME_EVENT_TEXT_MAX && (colon = strstr(message, ": ")) != NULL) {
-        const char *id = strstr(message, " (CIS");
-        if (id && id < colon)
-            break;
-        message = colon + 2;
-    }
-    return message;
 }
 
 /* The Job's message names flags of the command line. */
 static void describe_size(const struct api_volume *v, const char *id, char *ret)
 {
     const struct api_hydration *h = &v->status.hydration;
-    char from[128], need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
+    char from[URI_TEXT_MAX], need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
     uint64_t gib = (source_suggested_bytes(h->bytes_total) >> 30) + 1;
     describe_source(v, from, sizeof from);
     snprintf(ret, VOLUME_EVENT_TEXT_MAX,
-             "%.80s has %s in %" PRIu64 " objects, the volume %s (%s); delete this claim and create one with %" PRIu64
+             "%s has %s in %" PRIu64 " objects, the volume %s (%s); delete this claim and create one with %" PRIu64
              "Gi: a Pending claim cannot grow. Or select less with spec.include and exclude",
              from, bytes_text(h->bytes_total, need), h->objects_total, bytes_text(v->capacity_bytes, have), id, gib);
 }
@@ -135,17 +127,14 @@ static void describe_size(const struct api_volume *v, const char *id, char *ret)
 static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)
 {
     const char *message = f->message ? f->message : "the cause is unknown";
-    char more[160], whole[API_MESSAGE_MAX + sizeof more + 16];
+    char principal[PRINCIPAL_MAX];
     if (strcmp(reason, "SourceDenied") == 0) {
-        describe_principal(v, more, sizeof more);
-        snprintf(whole, sizeof whole, "access denied for %s: %s", more, message);
-        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(whole));
-        return;
-    }
-    if (strcmp(reason, "SourceTooLarge") == 0)
+        describe_principal(v, principal, sizeof principal);
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "access denied for %s: %s", principal, message);
+    } else if (strcmp(reason, "SourceTooLarge") == 0)
         describe_size(v, f->id, ret);
     else
-        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", shortened(message));
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "%s", message);
 }
 
 /* Reports a fault once. A retry every minute gives the fault a new time each, and kube_event() limits a reason to one
@@ -245,7 +234,7 @@ bool volume_event_of_export(const struct api_volume *v, struct populate_event_st
     *ret =
         (struct populate_event){.warning = is_bad, .reason = is_new && !exporting ? m->export_state : "ExportFinished"};
     if (is_bad)
-        snprintf(ret->text, sizeof ret->text, "node %.40s: %.200s", v->node, c->message ? c->message : "");
+        snprintf(ret->text, sizeof ret->text, "node %s: %s", v->node, c->message ? c->message : "");
     else if (ended)
         snprintf(ret->text, sizeof ret->text, "exported %s in %" PRIu64 " files, all confirmed by the bucket",
                  bytes_text(e->done_bytes, bytes), e->done_objects);
@@ -260,13 +249,12 @@ bool volume_event_of_export(const struct api_volume *v, struct populate_event_st
 bool volume_event_of_export_test(const struct err *result, struct populate_event_state *m, struct populate_event *ret)
 {
     const char *reason = result->code ? source_export_reason(result) : NULL;
-    char line[ERR_LINE_MAX], whole[ERR_LINE_MAX + 64];
+    char line[ERR_LINE_MAX];
     bool is_new = reason && m->export_test != reason;
     m->export_test = reason;
     if (!is_new)
         return false;
-    snprintf(whole, sizeof whole, "an export would fail now: %s", err_line(result, line, sizeof line));
     *ret = (struct populate_event){.warning = true, .reason = reason};
-    snprintf(ret->text, sizeof ret->text, "%s", shortened(whole));
+    snprintf(ret->text, sizeof ret->text, "an export would fail now: %s", err_line(result, line, sizeof line));
     return true;
 }

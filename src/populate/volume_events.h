@@ -4,8 +4,9 @@
 #pragma once
 
 #include "api/volume.h"
+#include "kube/event.h"
 
-enum { VOLUME_EVENT_TEXT_MAX = 251, VOLUME_EVENTS_MAX = 4 }; /* the longest message of kube_event(), and a NUL */
+enum { VOLUME_EVENT_TEXT_MAX = KUBE_EVENT_MESSAGE_MAX + 1, VOLUME_EVENTS_MAX = 4 };
 
 struct populate_event {
     bool warning;

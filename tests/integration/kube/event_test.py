@@ -62,8 +62,8 @@ def test_the_same_again_is_counted_and_sent_once_a_minute_at_most(cluster, tool,
 
 
 def test_a_long_message_is_cut_where_a_character_ends(cluster, tool, namespace, about):
-    tool.ask("event", reason="Long", message="x" + "ü" * 200, **about)
-    assert events(cluster, namespace, 1)[0]["message"] == "x" + "ü" * 124
+    tool.ask("event", reason="Long", message="x" + "ü" * 800, **about)
+    assert events(cluster, namespace, 1)[0]["message"] == "x" + "ü" * 499
 
 
 def test_events_of_many_objects_use_limited_memory(cluster, tool, namespace, about):

@@ -99,20 +99,43 @@ static void fail_with(struct api_volume *v, const char *id, const char *message)
     api_faults_add(&v->status.errors, "a", id, "DENIED", message, 1, 105 * SECOND);
 }
 
-static void a_long_message_keeps_its_end_with_the_advice(void **state)
+static void a_fault_with_the_longest_message_keeps_all_of_it(void **state)
 {
     (void)state;
     auto_api_volume v = hydrating();
     struct populate_event_state m = {.seen = true, .started = true};
     struct populate_event r[VOLUME_EVENTS_MAX];
-    static const char end[] =
-        "Secret 'train/keys': access is forbidden (CIS1905, DENIED); kubectl create rolebinding cistern-credentials -n "
-        "train --clusterrole=cistern-credentials --serviceaccount=cistern-system:cistern-controller";
-    char message[512];
-    snprintf(message, sizeof message, "s3://bucket/a/: cannot get credentials from the broker: %s", end);
+    char message[API_MESSAGE_MAX + 1] = "", whole[VOLUME_EVENT_TEXT_MAX], name[254] = "", source[400];
+    memset(message, 'm', API_MESSAGE_MAX - 1);
+    message[API_MESSAGE_MAX - 1] = '.';
+    memset(name, 'n', sizeof name - 1);
+    snprintf(source, sizeof source, "{\"uri\":\"s3://b/\",\"serviceAccountName\":\"%s\"}", name);
+    free(v->source);
+    v->source = str_dup(str_of(source));
+    v->source_namespace = str_dup(STR("train"));
     fail_with(v, "CIS1905", message);
     assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 1);
-    assert_string_equal(r[0].text, message + strlen("s3://bucket/a/: "));
+    snprintf(whole, sizeof whole, "access denied for ns/train/sa/%s: %s", name, message);
+    assert_string_equal(r[0].text, whole);
+}
+
+static void a_long_uri_is_cut_after_a_whole_character(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    auto_sbuf source;
+    sbuf_init(&source, 4096);
+    sbuf_add(&source, STR("{\"uri\":\"s3://bb/"));
+    for (size_t i = 0; i < 400; i++)
+        sbuf_add(&source, STR("ü"));
+    sbuf_add(&source, STR("\"}"));
+    free(v->source);
+    v->source = str_dup(sbuf_str(&source));
+    assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 1);
+    assert_true(str_is_utf8(str_of(r[0].text)));
+    assert_non_null(strstr(r[0].text, "üü on node n1"));
 }
 
 static void a_refusal_names_whom_the_bucket_refused(void **state)
@@ -282,7 +305,8 @@ int main(void)
         cmocka_unit_test(a_failed_test_of_the_destination_sends_an_event_for_each_reason),
         cmocka_unit_test(a_hydration_seen_only_at_its_end_sends_both_events),
         cmocka_unit_test(a_refusal_names_whom_the_bucket_refused),
-        cmocka_unit_test(a_long_message_keeps_its_end_with_the_advice),
+        cmocka_unit_test(a_fault_with_the_longest_message_keeps_all_of_it),
+        cmocka_unit_test(a_long_uri_is_cut_after_a_whole_character),
         cmocka_unit_test(a_source_that_is_too_large_says_how_much_to_ask_for),
         cmocka_unit_test(a_hydration_that_ended_before_this_leader_sends_no_event),
         cmocka_unit_test(a_long_hydration_event_names_the_mode_that_binds_early),
