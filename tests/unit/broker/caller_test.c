@@ -25,8 +25,9 @@ static int looks(const char *claims)
 static void token_that_is_expired_foreign_or_malformed_is_denied(void **state)
 {
     (void)state;
+    static const char good[] = "{\"aud\":[\"cistern-broker\"],\"exp\":1800000600}";
     struct err err;
-    assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1800000600}"), 0);
+    assert_int_equal(looks(good), 0);
     assert_int_equal(looks("{\"aud\":\"cistern-broker\",\"exp\":1800000600}"), 0);
     assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799999800}"), 0); /* within the clock difference */
     assert_int_equal(looks("{\"aud\":[\"cistern-broker\"],\"exp\":1799990000}"), -ERR_DENIED);
@@ -36,6 +37,13 @@ static void token_that_is_expired_foreign_or_malformed_is_denied(void **state)
     assert_int_equal(looks("{\"aud\":[\"cistern-broker\"]}"), -ERR_DENIED);
     assert_int_equal(looks("[]"), -ERR_DENIED);
     assert_int_equal(caller_looks_right(STR("a.b"), now, &err), -ERR_DENIED);
+    auto_sbuf unsigned_token;
+    sbuf_init(&unsigned_token, 4096);
+    sbuf_adds(&unsigned_token, "eyJ9.");
+    base64url_add(&unsigned_token, good, strlen(good));
+    assert_int_equal(caller_looks_right(sbuf_str(&unsigned_token), now, &err), -ERR_DENIED);
+    sbuf_adds(&unsigned_token, ".");
+    assert_int_equal(caller_looks_right(sbuf_str(&unsigned_token), now, &err), -ERR_DENIED);
     assert_int_equal(caller_looks_right(STR("...."), now, &err), -ERR_DENIED);
 }
 
@@ -81,6 +89,59 @@ static void review_without_the_audience_is_denied(void **state)
     assert_int_equal(err.id, 1902);
 }
 
+static void review_without_authentication_is_denied(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {"false", "\"true\"", "null"};
+    for (size_t i = 0; i < countof(answers); i++) {
+        char text[512];
+        struct caller c;
+        struct err err;
+        auto_json j = NULL;
+        snprintf(text, sizeof text,
+                 "{\"status\":{\"authenticated\":%s,\"audiences\":[\"cistern-broker\"],\"user\":{\"username\":"
+                 "\"system:serviceaccount:cistern-system:cistern-job\"}}}",
+                 answers[i]);
+        assert_int_equal(json_parse(str_of(text), "review", &j, &err), 0);
+        assert_int_equal(caller_read(j, &rules, &c, &err), -ERR_DENIED);
+        assert_int_equal(err.id, 1902);
+    }
+}
+
+static json *review_of_user(const char *user, const char *node)
+{
+    json *j = json_new_object(), *audiences = json_new_array(), *nodes = json_new_array(), *extra = json_new_object();
+    json_append_str(audiences, STR("cistern-broker"));
+    json_append_str(nodes, str_of(node));
+    json_set_member(extra, "authentication.kubernetes.io/node-name", nodes);
+    json_set_bool(j, "status.authenticated", true);
+    json_set(j, "status.audiences", audiences);
+    json_set_str(j, "status.user.username", str_of(user));
+    json_set(j, "status.user.extra", extra);
+    return j;
+}
+
+/* A name that is cut could be another one's. */
+static void names_of_a_review_are_whole_or_missing(void **state)
+{
+    (void)state;
+    struct caller c;
+    struct err err;
+    char user[2000], name[1000];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    snprintf(user, sizeof user, "system:serviceaccount:cistern-system:%s", name);
+    const struct caller_rules long_name = {STR("cistern-system"), STR("cistern-node"), str_of(name)};
+    const struct caller_rules no_name = {STR("cistern-system"), STR("cistern-node"), STR_NULL};
+    auto_json of_long = review_of_user(user, "node-a");
+    assert_int_equal(caller_read(of_long, &long_name, &c, &err), -ERR_DENIED);
+    auto_json of_no_account = review_of_user("system:serviceaccount:cistern-system:", "node-a");
+    assert_int_equal(caller_read(of_no_account, &no_name, &c, &err), -ERR_DENIED);
+    auto_json long_node = review_of_user("system:serviceaccount:cistern-system:cistern-node", name);
+    assert_int_equal(caller_read(long_node, &rules, &c, &err), 0);
+    assert_string_equal(c.node, "");
+}
+
 static struct api_volume *volume(void)
 {
     struct api_volume *v = api_volume_new();
@@ -90,15 +151,17 @@ static struct api_volume *volume(void)
     return v;
 }
 
+static const char *group = "batch/v1";
+
 static json *pod(const char *kind, const char *name, const char *controller, const char *node)
 {
     char text[512];
     json *j = NULL;
     struct err err;
     snprintf(text, sizeof text,
-             "{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"batch/v1\",\"kind\":\"%s\",\"name\":\"%s\","
+             "{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"%s\",\"kind\":\"%s\",\"name\":\"%s\","
              "\"controller\":%s}]},\"spec\":{\"nodeName\":\"%s\"}}",
-             kind, name, controller, node);
+             group, kind, name, controller, node);
     assert_int_equal(json_parse(str_of(text), "pod", &j, &err), 0);
     return j;
 }
@@ -125,6 +188,9 @@ static void job_is_found_by_the_controller_reference_of_its_pod(void **state)
     assert_int_equal(may("ReplicaSet", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", false), -ERR_DENIED);
     assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-cccccccccccc", "true", "node-a", false), -ERR_DENIED);
     assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-b", false), -ERR_DENIED);
+    group = "batch.evil.example/v1";
+    assert_int_equal(may("Job", "hydrate-v1-aaaaaaaaaaaa-bbbbbbbbbbbb", "true", "node-a", false), -ERR_DENIED);
+    group = "batch/v1";
 }
 
 static void token_of_another_node_or_without_pod_is_denied(void **state)
@@ -141,6 +207,9 @@ static void token_of_another_node_or_without_pod_is_denied(void **state)
     snprintf(node.node, sizeof node.node, "%s", "node-a");
     node.pod_uid[0] = '\0';
     assert_int_equal(caller_may(&node, v, true, NULL, &err), -ERR_DENIED);
+    snprintf(node.pod_uid, sizeof node.pod_uid, "u");
+    node.pod[0] = '\0';
+    assert_int_equal(caller_may(&node, v, true, NULL, &err), -ERR_DENIED);
 }
 
 int main(void)
@@ -149,6 +218,8 @@ int main(void)
         cmocka_unit_test(token_that_is_expired_foreign_or_malformed_is_denied),
         cmocka_unit_test(review_of_another_account_is_denied),
         cmocka_unit_test(review_without_the_audience_is_denied),
+        cmocka_unit_test(review_without_authentication_is_denied),
+        cmocka_unit_test(names_of_a_review_are_whole_or_missing),
         cmocka_unit_test(job_is_found_by_the_controller_reference_of_its_pod),
         cmocka_unit_test(token_of_another_node_or_without_pod_is_denied),
     };

@@ -135,6 +135,39 @@ static void export_secret_applies_after_an_export_below_its_prefix_only(void **s
         routes_of_export("s3://out/team/", "last", "https://evil.example/https://minio.example:9000", true), 1);
 }
 
+/* The administrator trusts that server with the tenants' own tokens, and did not bind the Secret to it. */
+static void export_secret_without_an_endpoint_is_for_the_provider_only(void **state)
+{
+    (void)state;
+    auto_guard g = NULL;
+    struct err err;
+    assert_int_equal(guard_parse(STR("trust https://other.example\n"), &g, &err), 0);
+    guard = g;
+    assert_int_equal(routes_of_export("s3://amazon/run/", "last", "https://other.example", true), 1);
+    assert_int_equal(routes_of_export("s3://amazon/run/", "last", "", true), 2);
+    guard = NULL;
+}
+
+static void export_secret_is_not_used_to_read_a_source(void **state)
+{
+    (void)state;
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    struct given g = GIVEN({"uri", "gs://out/team/run/"}, {"secretRef.name", "reader"},
+                           {"export.uri", "gs://out/team/run/"}, {"exportSecret", "last"});
+    g.volume->has_exported = true;
+    bound = bindings;
+    bound_count = countof(bindings);
+    assert_int_equal(find(&g, true, "", false, r, &n, &err), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(find(&g, false, "", false, r, &n, &err), 0);
+    assert_int_equal(n, 1);
+    bound = NULL;
+    bound_count = 0;
+    given_done(&g);
+}
+
 /* A server with the user's certificate could pass for Google's. */
 static void token_of_another_owner_is_not_used_with_a_ca_bundle(void **state)
 {
@@ -146,13 +179,16 @@ static void token_of_another_owner_is_not_used_with_a_ca_bundle(void **state)
     struct given driver = GIVEN({"uri", "gs://b/"}, {"identity.method", "metadata"});
     struct given last =
         GIVEN({"export.uri", "gs://out/team/run/"}, {"export.secretRef.name", "writer"}, {"exportSecret", "last"});
+    struct given is_signed = GIVEN({"uri", "s3://b/"}, {"identity.method", "metadata"}); /* sends no token */
     own.spec->source.ca_bundle = str_dup(STR("a certificate"));
+    is_signed.spec->source.ca_bundle = str_dup(STR("a certificate"));
     driver.spec->source.ca_bundle = str_dup(STR("a certificate"));
     last.spec->export.ca_bundle = str_dup(STR("a certificate"));
     last.volume->has_exported = true;
     bound = bindings;
     bound_count = countof(bindings);
     assert_int_equal(find(&own, false, "", true, r, &n, &err), 0);
+    assert_int_equal(find(&is_signed, false, "", true, r, &n, &err), 0);
     assert_int_equal(find(&driver, false, "", true, r, &n, &err), -ERR_DENIED);
     assert_int_equal(err.id, 1912);
     assert_int_equal(find(&last, true, "", true, r, &n, &err), 0);
@@ -163,6 +199,7 @@ static void token_of_another_owner_is_not_used_with_a_ca_bundle(void **state)
     bound = NULL;
     bound_count = 0;
     given_done(&own);
+    given_done(&is_signed);
     given_done(&driver);
     given_done(&last);
 }
@@ -220,6 +257,21 @@ static void route_find_denies_a_kind_that_the_volume_does_not_have(void **state)
     given_done(&g);
 }
 
+static void route_of_several_sources_is_of_the_kind_that_was_asked_for(void **state)
+{
+    (void)state;
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    struct given g = GIVEN({"sources", "[{\"uri\":\"file:///d/\"},{\"uri\":\"s3://b/\"},{\"uri\":\"gs://b/\"}]"},
+                           {"serviceAccountName", "sa"});
+    assert_int_equal(find(&g, false, "", false, r, &n, &err), 0);
+    assert_int_equal(r[0].creds, CREDS_AWS);
+    assert_int_equal(find(&g, false, "gs", false, r, &n, &err), 0);
+    assert_int_equal(r[0].creds, CREDS_GOOGLE);
+    given_done(&g);
+}
+
 static void export_of_a_public_source_uses_its_own_account(void **state)
 {
     (void)state;
@@ -236,6 +288,112 @@ static void export_of_a_public_source_uses_its_own_account(void **state)
     given_done(&g);
 }
 
+static struct route route_of(const struct given *g, bool is_export, bool driver)
+{
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    if (find(g, is_export, "", driver, r, &n, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(n, 1);
+    return r[0];
+}
+
+static void is_denied(const struct given *g, bool is_export)
+{
+    struct route r[ROUTES_MAX];
+    struct err err;
+    size_t n;
+    assert_int_equal(find(g, is_export, "", false, r, &n, &err), -ERR_DENIED);
+    assert_int_equal(err.id, 1908);
+}
+
+static void route_of_an_account_has_the_namespace_of_the_source_and_the_region_of_the_server(void **state)
+{
+    (void)state;
+    struct given g = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"region", "eu-west-1"},
+                           {"export.uri", "s3://out/"}, {"export.region", "us-east-1"});
+    struct given secret = GIVEN({"uri", "s3://b/"}, {"secretRef.name", "keys"});
+    g.volume->claim_namespace = str_dup(STR("another"));
+    assert_string_equal(route_of(&g, false, false).ns, "team");
+    assert_string_equal(route_of(&g, false, false).region, "eu-west-1");
+    assert_string_equal(route_of(&g, true, false).region, "us-east-1");
+    free(take(&g.volume->source_namespace));
+    assert_string_equal(route_of(&g, false, false).ns, "another");
+    free(take(&g.volume->claim_namespace));
+    is_denied(&g, false);
+    free(take(&secret.volume->source_namespace));
+    is_denied(&secret, false);
+    given_done(&g);
+    given_done(&secret);
+}
+
+static void identity_method_must_suit_the_store_and_the_fields(void **state)
+{
+    (void)state;
+    struct given gke_of_s3 = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "gke"});
+    struct given irsa_of_gs = GIVEN({"uri", "gs://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"});
+    struct given no_secret = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "secret"});
+    struct given driver = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "metadata"});
+    struct given no_account = GIVEN({"uri", "s3://b/"}, {"secretRef.name", "keys"}, {"identity.method", "irsa"});
+    struct given *const all[] = {&gke_of_s3, &irsa_of_gs, &no_secret, &driver, &no_account};
+    for (size_t i = 0; i < countof(all); i++)
+        is_denied(all[i], false);
+    assert_int_equal(route_of(&driver, false, true).kind, ROUTE_DRIVER);
+    for (size_t i = 0; i < countof(all); i++)
+        given_done(all[i]);
+}
+
+static void identity_of_an_export_precedes_the_sources(void **state)
+{
+    (void)state;
+    struct given secret = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
+                                {"export.uri", "s3://out/"}, {"export.secretRef.name", "writer"});
+    struct given irsa = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
+                              {"export.uri", "s3://out/"}, {"export.serviceAccountName", "writer"});
+    struct given driver = GIVEN({"uri", "s3://b/"}, {"identity.method", "metadata"}, {"export.uri", "s3://out/"},
+                                {"export.serviceAccountName", "writer"});
+    struct given public = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "anonymous"},
+                                {"export.uri", "s3://out/"});
+    assert_int_equal(route_of(&secret, true, false).kind, ROUTE_SECRET);
+    assert_string_equal(route_of(&secret, true, false).name, "writer");
+    assert_int_equal(route_of(&irsa, true, false).method, IDENTITY_IRSA);
+    assert_string_equal(route_of(&irsa, true, false).name, "writer");
+    assert_int_equal(route_of(&driver, true, true).kind, ROUTE_ACCOUNT);
+    assert_int_equal(route_of(&driver, true, true).method, IDENTITY_AUTO);
+    assert_int_equal(route_of(&public, true, false).kind, ROUTE_ACCOUNT);
+    assert_string_equal(route_of(&public, true, false).name, "sa");
+    given_done(&secret);
+    given_done(&irsa);
+    given_done(&driver);
+    given_done(&public);
+}
+
+static void binding_of_an_export_secret_is_a_name_and_a_prefix_in_a_bucket(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "last",
+                                      "=gs://out/",
+                                      "last=",
+                                      "last=gs://",
+                                      "last=gs:///",
+                                      "last=out/",
+                                      "last=file:///mnt/x",
+                                      "last=https://minio.example:9000",
+                                      "last=https://minio.example:9000=",
+                                      "last=ftp://x/"};
+    struct broker_binding b;
+    struct err err;
+    (void)state;
+    assert_int_equal(broker_binding_parse(STR("last=gs://out/team/"), &b, &err), 0);
+    assert_true(str_eq(b.secret, STR("last")) && b.endpoint.len == 0 && str_eq(b.prefix, STR("gs://out/team/")));
+    assert_int_equal(broker_binding_parse(STR("last=https://minio.example:9000=s3://out"), &b, &err), 0);
+    assert_true(str_eq(b.endpoint, STR("https://minio.example:9000")) && str_eq(b.prefix, STR("s3://out")));
+    for (size_t i = 0; i < countof(bad); i++)
+        if (broker_binding_parse(str_of(bad[i]), &b, &err) != -ERR_INVALID)
+            fail_msg("'%s' passed", bad[i]);
+}
+
 static void route_key_differs_for_different_identities(void **state)
 {
     (void)state;
@@ -245,7 +403,12 @@ static void route_key_differs_for_different_identities(void **state)
         {.kind = ROUTE_SECRET, .creds = CREDS_AWS, .ns = "a", .name = "b"},
         {.kind = ROUTE_ACCOUNT, .creds = CREDS_GOOGLE, .ns = "a", .name = "b"},
         {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "b", .name = "a"},
-        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .audience = "x"}};
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "c"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "c", .name = "b"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .method = IDENTITY_IRSA},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .audience = "x"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .provider = "x"},
+        {.kind = ROUTE_ACCOUNT, .creds = CREDS_AWS, .ns = "a", .name = "b", .region = "x"}};
     auto_sbuf first;
     sbuf_init(&first, ROUTE_KEY_MAX);
     assert_int_equal(route_key(&a, &first, &err), 0);
@@ -262,10 +425,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auto_prefers_the_secret_then_the_account_then_the_driver),
         cmocka_unit_test(export_secret_applies_after_an_export_below_its_prefix_only),
+        cmocka_unit_test(export_secret_without_an_endpoint_is_for_the_provider_only),
+        cmocka_unit_test(export_secret_is_not_used_to_read_a_source),
         cmocka_unit_test(token_of_another_owner_is_not_used_with_a_ca_bundle),
         cmocka_unit_test(route_find_denies_credentials_at_untrusted_endpoints),
         cmocka_unit_test(route_find_denies_a_kind_that_the_volume_does_not_have),
+        cmocka_unit_test(route_of_several_sources_is_of_the_kind_that_was_asked_for),
         cmocka_unit_test(export_of_a_public_source_uses_its_own_account),
+        cmocka_unit_test(route_of_an_account_has_the_namespace_of_the_source_and_the_region_of_the_server),
+        cmocka_unit_test(identity_method_must_suit_the_store_and_the_fields),
+        cmocka_unit_test(identity_of_an_export_precedes_the_sources),
+        cmocka_unit_test(binding_of_an_export_secret_is_a_name_and_a_prefix_in_a_bucket),
         cmocka_unit_test(route_key_differs_for_different_identities),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,8 +37,11 @@ static void guard_denies_local_addresses_in_every_form(void **state)
                                          "168.63.129.16",
                                          "::",
                                          "::1",
+                                         "::2",
                                          "fe80::1",
                                          "febf::1",
+                                         "fec0::1",
+                                         "feff::1",
                                          "ff02::1",
                                          "fd00:ec2::254",
                                          "fd00:ec2::23",
@@ -46,6 +49,7 @@ static void guard_denies_local_addresses_in_every_form(void **state)
                                          "fd00:c1::a9fe:a9fe",
                                          "fd00:a9fe:a9fe::1",
                                          "fd00:100::100:200",
+                                         "fd00:42::42",
                                          "::ffff:127.0.0.1",
                                          "::ffff:169.254.169.254",
                                          "::169.254.169.254",
@@ -110,6 +114,7 @@ static void guard_refuses_an_invalid_rule(void **state)
                                       "deny fd00::/129",
                                       "deny [fd00::1",
                                       "deny [fd00::1]",
+                                      "deny [fd00::1]x443",
                                       "deny 10.0.0.1:0",
                                       "deny 10.0.0.1:70000",
                                       "trust minio",
@@ -117,6 +122,10 @@ static void guard_refuses_an_invalid_rule(void **state)
                                       "trust https://",
                                       "trust https://a/b",
                                       "trust https://a@b",
+                                      "trust https://a b",
+                                      "trust https://a\tb",
+                                      "trust https://a\x7f",
+                                      "trust https://\xc3\xa9",
                                       "deny 010.0.0.1",
                                       "deny 0x7f.0.0.1"};
     (void)state;
@@ -133,14 +142,32 @@ static void guard_trusts_a_server_by_its_whole_origin(void **state)
     (void)state;
     auto_guard g = NULL;
     struct err err;
-    assert_int_equal(guard_parse(STR("trust https://minio.example:443\ntrust http://10.0.0.1:9000\n"), &g, &err), 0);
+    static const char lines[] = "trust https://minio.example:443\ntrust http://10.0.0.1:9000\n"
+                                "trust http://plain.example:80\ntrust http://odd.example:443\n";
+    assert_int_equal(guard_parse(str_of(lines), &g, &err), 0);
     assert_true(guard_trusts(g, STR("https://minio.example")));
     assert_true(guard_trusts(g, STR("https://MinIO.example")));
     assert_true(guard_trusts(g, STR("http://10.0.0.1:9000")));
+    assert_true(guard_trusts(g, STR("http://plain.example")));
+    assert_true(guard_trusts(g, STR("http://odd.example:443")));
+    assert_false(guard_trusts(g, STR("http://odd.example")));
     assert_false(guard_trusts(g, STR("http://minio.example")));
     assert_false(guard_trusts(g, STR("https://minio.example:9000")));
     assert_false(guard_trusts(g, STR("https://minio.example.evil.example")));
     assert_false(guard_trusts(g, STR("https://10.0.0.1:9000")));
+}
+
+static void guard_adds_only_valid_lines(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_sbuf text;
+    sbuf_init(&text, 4096);
+    assert_int_equal(guard_add_line(&text, "trust", STR("https://minio.example"), &err), 0);
+    assert_int_equal(guard_add_line(&text, "deny", STR("10.0.0.0/8"), &err), 0);
+    assert_int_equal(guard_add_line(&text, "trust", STR("10.0.0.1"), &err), -ERR_INVALID);
+    assert_int_equal(guard_add_line(&text, "allow", STR("https://minio.example"), &err), -ERR_INVALID);
+    assert_string_equal(text.ptr, "trust https://minio.example\ndeny 10.0.0.0/8\n");
 }
 
 int main(void)
@@ -150,6 +177,7 @@ int main(void)
         cmocka_unit_test(guard_denies_and_allows_the_given_ranges),
         cmocka_unit_test(guard_denies_other_families_than_ip),
         cmocka_unit_test(guard_refuses_an_invalid_rule),
+        cmocka_unit_test(guard_adds_only_valid_lines),
         cmocka_unit_test(guard_trusts_a_server_by_its_whole_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
