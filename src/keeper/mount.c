@@ -277,7 +277,8 @@ static void try_unmount(struct keeper_mount *v, uint64_t now)
     if (v->unmounted)
         return;
     bool last = now >= v->end_ns;
-    if (umount2(at, UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ||
+    /* A mount of another program stays. Below it ours is dead once the session has ended. */
+    if (!mountpoint_is_ours(v) || umount2(at, UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ||
         (last && umount2(at, UMOUNT_NOFOLLOW | MNT_DETACH) == 0) || last) {
         v->unmounted = true;
         v->end_ns = now + (last ? 0 : LEAVE_MS * NS_PER_MS);

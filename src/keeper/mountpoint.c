@@ -24,7 +24,7 @@ static bool find_device(const char *path, unsigned *ret_minor)
     return at.stx_dev_major == 0;
 }
 
-/* Whether this device is the volume's mount: another one may be mounted at its path now. */
+/* Whether this device is the volume's mount: another one may be mounted at its path now. "": of any volume. */
 static bool is_mount_of(const char *volume_id, unsigned minor_number)
 {
     char device[32], what[KEEPER_ID_MAX + 32];
@@ -32,7 +32,7 @@ static bool is_mount_of(const char *volume_id, unsigned minor_number)
     auto_mem char *text = NULL;
     size_t len;
     snprintf(device, sizeof device, " 0:%u ", minor_number);
-    snprintf(what, sizeof what, " - fuse.cistern %s ", volume_id);
+    snprintf(what, sizeof what, " - fuse.cistern %s%s", volume_id, volume_id[0] ? " " : "");
     if (file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, &len, &ignored) < 0)
         return false;
     struct str rest = {text, len}, line;
@@ -40,6 +40,12 @@ static bool is_mount_of(const char *volume_id, unsigned minor_number)
         if (str_has(line, str_of(device)) && str_has(line, str_of(what)))
             return true;
     return false;
+}
+
+bool mountpoint_is_ours(const struct keeper_mount *v)
+{
+    unsigned minor_number;
+    return find_device(v->head->config.mount_point, &minor_number) && is_mount_of(v->id, minor_number);
 }
 
 /* A container has its own sysfs, where fusectl is not mounted. */
@@ -68,9 +74,11 @@ int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, s
 {
     const struct wire_config *c = &ask->body.config;
     struct stat st;
+    unsigned minor_number;
     char options[160 + KEEPER_CONTEXT_MAX];
     const char *context = ask->body.context, *quote = context[0] ? "\"" : ""; /* a label may contain commas */
-    if (stat(c->mount_point, &st) < 0 && errno == ENOTCONN)
+    if (stat(c->mount_point, &st) < 0 && errno == ENOTCONN && find_device(c->mount_point, &minor_number) &&
+        is_mount_of("", minor_number))
         umount2(c->mount_point, MNT_DETACH); /* a dead mount of an earlier keeper */
     if (stat(c->mount_point, &st) < 0)
         return err_sys(err, errno, "cannot stat the mount point '%s'", c->mount_point);

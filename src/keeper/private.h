@@ -121,6 +121,9 @@ must_check int keeper_send_files(struct keeper *k, const struct keeper_mount *v,
 must_check int mountpoint_check(struct keeper *k, const struct wire_config *c, struct err *err);
 must_check int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, struct err *err);
 
+/* Whether the topmost mount at the mount point is this one, not a mount that was made over it or in its place. */
+bool mountpoint_is_ours(const struct keeper_mount *v);
+
 /* Aborts the FUSE connection through fusectl, whatever processes hold its descriptor. False: not mounted, or there is
  * no fusectl. */
 bool mountpoint_abort(const struct keeper_mount *v);

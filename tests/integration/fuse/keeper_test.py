@@ -172,6 +172,53 @@ def test_an_unmount_by_hand_ends_the_process_and_is_noticed(volumes):
     mounts.wait_for("the volume to go", lambda: volume.keeper.ask("status", "v", check=False).returncode == 1)
 
 
+@pytest.fixture
+def covers():
+    """Mounts another file system at a path: a file in it."""
+    made = []
+
+    def cover(path):
+        subprocess.run(["mount", "-t", "tmpfs", "another", path], check=True)
+        made.append(path)
+        (path / "theirs").write_text("theirs")
+        return path / "theirs"
+
+    yield cover
+    for path in made:
+        subprocess.run(["umount", path], check=False)
+
+
+def test_a_mount_over_ours_stays_when_the_volume_is_unmounted(volumes, covers):
+    volume = volumes("v")
+    theirs = covers(volume.path)
+    volume.unmount(timeout_ms=300)
+    assert theirs.read_text() == "theirs"
+    assert volume.keeper.ask("status", "v", check=False).stderr.startswith("NOT_FOUND")
+
+
+def test_a_mount_in_place_of_ours_stays(volumes, covers):
+    volume = volumes("v")
+    with open(volume.path / "file", "w"):  # keeps the session, so that the keeper does not see its end
+        subprocess.run(["umount", "-l", volume.path], check=True)
+        theirs = covers(volume.path)
+        volume.unmount(timeout_ms=300)
+        assert theirs.read_text() == "theirs"
+
+
+def test_a_dead_mount_of_another_program_is_not_replaced(volumes, covers, tmp_path):
+    volume = volumes("v")
+    volume.unmount()
+    with open("/dev/fuse", "rb+", buffering=0) as device:
+        subprocess.run(["mount", "-i", "-t", "fuse.another", "-o", f"fd={device.fileno()},rootmode=40000,user_id=0,group_id=0",
+                        "another", volume.path], check=True, pass_fds=[device.fileno()])
+    try:
+        done = volume.keeper.ask("mount", "v", volume.data, volume.path, check=False)
+        assert done.returncode == 1 and "not connected" in done.stderr, done.stderr
+        assert mounted_at(volume.path)
+    finally:
+        subprocess.run(["umount", volume.path], check=True)
+
+
 def test_a_killed_keeper_gets_everything_back_from_the_mirror(volumes, mirrors):
     volume = volumes("v", "exclusive", "must")
     keeper = volume.keeper
