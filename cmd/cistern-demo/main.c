@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -451,5 +452,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a closed pipe must not leave mounts behind */
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    signal(SIGHUP, interrupt);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* the mounts, the driver and the loop device would stay */
     return run(&s);
 }

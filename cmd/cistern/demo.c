@@ -1,7 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern demo: starts cistern-demo, a program of its own: gRPC would cost each mount process 12 MiB. */
+/* cistern demo: starts cistern-demo, a program of its own: gRPC would cost each mount process 12 MiB. As a child, it
+ * cleans up also if this process is killed. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+static pid_t child;
+
+static void pass_on(int number)
+{
+    kill(child, number);
+}
+
+/* In a process group of its own: a signal for the whole group of this process reaches the child once. */
+static int start(const char *program, char **argv)
+{
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    int e = posix_spawn(&child, program, NULL, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    return e;
+}
+
+static int wait_for_child(void)
+{
+    int status;
+    signal(SIGINT, pass_on);
+    signal(SIGTERM, pass_on);
+    signal(SIGHUP, pass_on);
+    if (TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) == child && WIFEXITED(status))
+        return WEXITSTATUS(status);
+    return EXIT_SOME_FAILED;
+}
 
 int verb_demo(int argc, char **argv)
 {
@@ -13,8 +46,10 @@ int verb_demo(int argc, char **argv)
     const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
     sbuf_add(&path, (struct str){self, slash ? (size_t)(slash + 1 - self) : 0});
     sbuf_adds(&path, "cistern-demo");
-    execv(path.ptr, argv);
-    err_sys(&err, errno, "cannot start '%s'", path.ptr);
+    int e = start(path.ptr, argv);
+    if (e == 0)
+        return wait_for_child();
+    err_sys(&err, e, "cannot start '%s'", path.ptr);
     err_advise(&err, CIS_PROGRAM_NOT_INSTALLED);
     return exit_with(&err, globals.json);
 }

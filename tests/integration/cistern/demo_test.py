@@ -6,6 +6,8 @@ import pathlib
 import signal
 import subprocess
 
+import pytest
+
 from paths import BUILD
 
 WORK = pathlib.Path("/var/tmp")
@@ -66,6 +68,18 @@ def test_an_interrupt_at_the_terminal_ends_everything_in_order():
     _, errors = run.communicate(timeout=120)
     assert run.returncode == 1 and "interrupted" in errors
     assert leftovers() == []
+
+
+@pytest.mark.parametrize("step", ["driver", "train"])
+def test_a_killed_demo_is_cleaned_up(step):
+    run = subprocess.Popen([BUILD / "bin/cistern", "demo", "--objects", "50", "--size", "8Mi"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    told = ""
+    while f"  {step}" not in told:
+        told += run.stdout.read(1)
+    os.killpg(run.pid, signal.SIGKILL)
+    said, _ = run.communicate(timeout=120)  # until every process that has the pipe has ended
+    assert run.returncode == -signal.SIGKILL and "Demo passed" not in said and leftovers() == []
 
 
 def test_without_root_it_says_what_it_needs():
