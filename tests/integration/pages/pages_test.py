@@ -207,6 +207,29 @@ def test_the_manifests_of_the_readme_are_accepted_as_pasted(cluster):
     assert "namespace:" not in block.text
 
 
+def line_of(page, start):
+    line, = (line for b in of("sh cloud") if b.page == page for line in b.text.splitlines() if line.startswith(start))
+    return line
+
+
+def test_the_plain_manifest_is_applied_with_your_image(tmp_path):
+    command = line_of("docs/bare-metal.md", "sed ")
+    said = subprocess.run(["bash", "-c", command.partition(" | kubectl ")[0]], cwd=TOP, capture_output=True, text=True, check=True).stdout
+    images = [c["image"] for o in yaml.safe_load_all(said) if o["kind"] in ("DaemonSet", "Deployment")
+              for c in o["spec"]["template"]["spec"]["containers"]]
+    assert {image.rsplit("/", 1)[0] for image in images} == {"registry.example", "registry.k8s.io/sig-storage"}
+    assert "cistern-io" not in said
+
+
+def test_the_plain_manifest_is_deleted_without_the_objects_of_users(cluster):
+    """With the CRDs every BucketSource and CisternVolume would go, and with the namespace the claims that are being filled."""
+    words = shlex.split(line_of("docs/upgrade.md", "kubectl delete -f "))[1:]
+    told = cluster.kubectl(*words, "--dry-run=server", "--ignore-not-found")
+    kinds = {line.split()[0].split(".")[0] for line in told.splitlines()}
+    assert {"deployment", "daemonset", "clusterrole", "csidriver", "validatingadmissionpolicy"} <= kinds, told
+    assert not kinds & {"customresourcedefinition", "namespace"}, told
+
+
 @pytest.mark.parametrize("block", of("yaml values"), ids=lambda b: b.place)
 def test_values_are_accepted_by_the_chart(block, tmp_path):
     (tmp_path / "values.yaml").write_text(block.text)
