@@ -277,7 +277,7 @@ static void try_unmount(struct keeper_mount *v, uint64_t now)
     if (v->unmounted)
         return;
     bool last = now >= v->end_ns;
-    /* A mount of another program stays. Below it ours is dead once the session has ended. */
+    /* A mount of another program stays. Below it the volume is dead once its session has ended. */
     if (!mountpoint_is_ours(v) || umount2(at, UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ||
         (last && umount2(at, UMOUNT_NOFOLLOW | MNT_DETACH) == 0) || last) {
         v->unmounted = true;

@@ -188,7 +188,7 @@ def covers():
         subprocess.run(["umount", path], check=False)
 
 
-def test_a_mount_over_ours_stays_when_the_volume_is_unmounted(volumes, covers):
+def test_a_mount_over_the_volume_stays_when_the_volume_is_unmounted(volumes, covers):
     volume = volumes("v")
     theirs = covers(volume.path)
     volume.unmount(timeout_ms=300)
@@ -196,7 +196,7 @@ def test_a_mount_over_ours_stays_when_the_volume_is_unmounted(volumes, covers):
     assert volume.keeper.ask("status", "v", check=False).stderr.startswith("NOT_FOUND")
 
 
-def test_a_mount_in_place_of_ours_stays(volumes, covers):
+def test_a_mount_in_place_of_the_volume_stays(volumes, covers):
     volume = volumes("v")
     with open(volume.path / "file", "w"):  # keeps the session, so that the keeper does not see its end
         subprocess.run(["umount", "-l", volume.path], check=True)
