@@ -6,6 +6,7 @@
 #include "s3.h"
 #include "util/clock.h"
 #include "util/env.h"
+#include "util/err_kind.h"
 #include "util/hash.h"
 #include "util/log.h"
 #include <stdio.h>
@@ -319,6 +320,14 @@ static int of_storage(struct store_call *c, int code, const struct status_words 
     return passing(c, code, w);
 }
 
+/* A bucket that bills the requester has no other words than for a missing permission. */
+static bool may_want_payer(const struct store_call *c, const struct status_words *w)
+{
+    const struct s3 *s3 = c->job.store->self;
+    return str_eq(w->code, STR("AccessDenied")) && err_kind_of(c->err.id) == ERR_KIND_DENIED && !s3->requester_pays &&
+           !c->identity->anonymous;
+}
+
 /* Codes that are more precise than their status. */
 static int refine(struct store_call *c, int code, const struct status_words *w)
 {
@@ -347,6 +356,10 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
         return err_fail(&c->err, ERR_INVALID, CIS_REQUEST_REJECTED, "409 %.*s: %.*s", STR_FMT(w->code),
                         STR_FMT(str_sub(w->message, 0, 200)));
     }
+    if (may_want_payer(c, w))
+        return err_advise_text(&c->err, CIS_ACCESS_DENIED,
+                               "grant the missing permission, or use other credentials; if the bucket bills the "
+                               "requester: --requester-pays, or requesterPays of the BucketSource");
     return of_storage(c, code, w);
 }
 

@@ -139,6 +139,14 @@ CODES = {  # code and message: status of the store, exit code, words of the answ
     ("XMinioStorageFull", WORDS): (507, FULL, f"507 XMinioStorageFull: {WORDS}", "free space in the bucket"),
 }
 
+@pytest.mark.parametrize("flags, hints", [([], True), (["--requester-pays"], False), (["--anonymous"], False)])
+def test_a_denial_hints_at_a_bucket_that_bills_the_requester(tmp_path, flags, hints):
+    error = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+    code, said = refused(tmp_path, (403, {"content-type": "application/xml"}, error), "ls", "s3://bench/in/", *flags)
+    assert code == DENIED and "403 AccessDenied: s3:ListBucket denied" in said and "grant the missing permission" in said, said
+    assert ("if the bucket bills the requester: --requester-pays" in said) == hints, said
+
+
 PLAIN = {"Go": b"Client sent an HTTP request to an HTTPS server.\n",
          "nginx": b"<html><h1>400</h1>The plain HTTP request was sent to HTTPS port</html>"}
 
