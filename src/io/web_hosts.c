@@ -403,6 +403,7 @@ void web_host_choose_address(struct web_job *j, bool elsewhere)
 {
     struct web_host *n = j->address.host;
     bool ours = n && n->count > 0;
+    j->address.chosen_ns = loop_now_ns(j->web->loop);
     if (n && !elsewhere)
         n->jobs++;
     /* More jobs than connections: this job will open another. Otherwise libcurl uses a kept one. Should that fail, it
@@ -432,7 +433,10 @@ void web_host_job_ended(struct web_job *j, bool answered, bool broke)
     n->jobs--;
     if (answered) {
         n->answered_ns = loop_now_ns(n->web->loop);
-        n->slowest_ns = max_u64(n->slowest_ns, j->progress.first_byte_ns);
+        /* Without the wait for an address that did not answer: it would prolong the next wait for that address. */
+        uint64_t first_byte_ns = j->progress.started_ns + j->progress.first_byte_ns;
+        if (first_byte_ns > j->address.chosen_ns)
+            n->slowest_ns = max_u64(n->slowest_ns, first_byte_ns - j->address.chosen_ns);
     }
     if (!broke && !(answered && n->has_failed))
         return;

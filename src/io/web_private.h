@@ -38,7 +38,8 @@ struct web_job_headers {
 struct web_job_address {
     struct web_host *host; /* NULL: libcurl finds the address */
     struct list_node waiting_node;
-    bool is_waiting; /* for the addresses of `host` */
+    bool is_waiting;    /* for the addresses of `host` */
+    uint64_t chosen_ns; /* when it began with its present address */
     bool has_resolve, has_order;
     struct curl_slist resolve; /* list for libcurl */
     char resolve_text[1200];

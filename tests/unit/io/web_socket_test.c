@@ -101,11 +101,41 @@ static void next_address_is_tried_after_a_silent_one(void **state)
     silent_stop(silent);
 }
 
+/* Half of the new connections go to each address. The first read that gets no reply is moved after five seconds. It
+ * must not look as if the store took five seconds for a reply: the next one would be moved after four times as long. */
+static void wait_for_a_mute_address_does_not_prolong_the_next(void **state)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server.port)};
+    struct call calls[4];
+    char url[32];
+    (void)state;
+    int mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    inet_pton(AF_INET, "127.0.1.9", &a.sin_addr);
+    assert_int_equal(bind(mute, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(mute, 16), 0);
+    snprintf(url, sizeof url, "http://two.test:%d/bytes/10", server.port);
+    for (size_t i = 0; i < countof(calls); i++) {
+        if (i == 2)
+            usleep(4500000); /* the first one waits: the next one has not waited for a second when it is moved */
+        call_init(&calls[i], "GET", url);
+        calls[i].request.new_connection = true;
+        call_start(&calls[i]);
+    }
+    for (size_t i = 0; i < countof(calls); i++) {
+        call_wait(&calls[i]);
+        assert_int_equal(calls[i].result.code, 0);
+        sbuf_done(&calls[i].body);
+    }
+    close(mute);
+    assert_true(web_connects(web).connections > countof(calls));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(cancelled_connections_do_not_count_as_open),
         TEST(next_address_is_tried_after_a_silent_one),
+        TEST(wait_for_a_mute_address_does_not_prolong_the_next),
     };
     unsetenv("http_proxy");
     return cmocka_run_group_tests(tests, NULL, NULL);
