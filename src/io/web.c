@@ -105,8 +105,7 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     if (j->result == CURLE_OK)
         return 0;
     if (j->blocked_address[0])
-        return err_fail(err, ERR_DENIED, CIS_ADDRESS_BLOCKED, "'%.*s' leads to %s, an address that sources may not use",
-                        STR_FMT(origin), j->blocked_address);
+        return web_socket_blocked(j, url, err);
     long connects = 0;
     char *address = NULL;
     curl_easy_getinfo(j->easy, CURLINFO_OS_ERRNO, &sys);

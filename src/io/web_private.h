@@ -144,7 +144,8 @@ void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
 void web_sockets_shut_idle(struct web *w);             /* those beyond idle_max */
 void web_socket_check_handshake(struct web_socket *s); /* four times a second */
 
-bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to); /* notes the address if not */
+bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to);         /* notes the address if not */
+int web_socket_blocked(const struct web_job *j, const char *url, struct err *err); /* the error, after that */
 
 /* web_transfer.c */
 bool transfer_is_flooded(const struct web_job *j); /* with trailers */

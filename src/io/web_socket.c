@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/clock.h"
+#include "web_error.h"
 #include "web_private.h"
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -128,6 +129,13 @@ bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to)
     if (!inet_ntop(to->sa_family, bytes, j->blocked_address, sizeof j->blocked_address))
         snprintf(j->blocked_address, sizeof j->blocked_address, "?");
     return false;
+}
+
+int web_socket_blocked(const struct web_job *j, const char *url, struct err *err)
+{
+    struct str origin = web_origin(url);
+    return err_fail(err, ERR_DENIED, CIS_ADDRESS_BLOCKED, "'%.*s' leads to %s, an address that sources may not use",
+                    STR_FMT(origin), j->blocked_address);
 }
 
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)

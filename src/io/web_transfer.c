@@ -132,6 +132,40 @@ static bool may_be_sent(struct web_job *j, const char *address, int port)
            web_socket_may_connect(j, (const struct sockaddr *)&six);
 }
 
+/* The address in a URL, in the form to which libcurl brings each of its spellings; NULL: a name. */
+static const char *address_of(char *host)
+{
+    struct in6_addr address;
+    struct str rest = str_of(host), label, last = STR_NULL;
+    while (str_split(&rest, '.', &label))
+        last = label.len ? label : last;
+    if (str_eq_nocase(last, STR("localhost")))
+        return "127.0.0.1";
+    if (host[0] == '[')
+        *strchrnul(host++, ']') = '\0';
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1 ? host : NULL;
+}
+
+/* A proxy connects for this process, and looks names up: only an address can be checked. */
+static int check_host(struct web_job *j, const char *url, struct err *err)
+{
+    CURLU *u = curl_url();
+    char *host = NULL, *port = NULL;
+    uint64_t number;
+    struct err ignored;
+    bool is_open = true;
+    if (curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK && curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
+        curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
+        str_to_u64(str_of(port), &number, &ignored) == 0) {
+        const char *address = address_of(host);
+        is_open = !address || may_be_sent(j, address, (int)number);
+    }
+    curl_free(host);
+    curl_free(port);
+    curl_url_cleanup(u);
+    return is_open ? 0 : web_socket_blocked(j, url, err);
+}
+
 /* libcurl silently repeats a request if a kept connection is closed before the first byte of the reply. Mostly the
  * server never saw it, but it may have processed it before it died. */
 static int about_to_send(void *ctx, char *to, char *from, int to_port, int from_port)
@@ -307,7 +341,10 @@ static int set_way(struct web_job *j, const struct web_request *r, struct err *e
 int transfer_set(struct web_job *j, const struct web_request *r, struct err *err)
 {
     CURL *e = j->easy;
-    int code = set_headers(j, r, err);
+    bool is_checked = j->web->options.guard && !r->unguarded && !j->web->hosts_wanted;
+    int code = is_checked ? check_host(j, r->url, err) : 0;
+    if (code == 0)
+        code = set_headers(j, r, err);
     if (code == 0)
         code = set_way(j, r, err);
     if (code < 0)
