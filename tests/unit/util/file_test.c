@@ -196,6 +196,30 @@ static void names_links_modes_and_flags_do_not_stop_a_removal(void **state)
     assert_int_equal(faccessat(out, "kept", F_OK, 0), 0);
 }
 
+static void set_flags(int at, const char *name, int flags)
+{
+    auto_fd fd = openat(at, name, O_RDONLY | O_CLOEXEC);
+    (void)!ioctl(fd, FS_IOC_SETFLAGS, &flags); /* not every file system has flags, as above */
+}
+
+/* Each is alone in its directory: a denied entry unlocks the directory for the others. */
+static void each_denied_entry_of_a_tree_is_removed(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd tree = -1, appended = -1, files = -1;
+    assert_int_equal(dir_make(dir, "denied", 0755, &tree, &err), 0);
+    assert_int_equal(dir_make(tree, "appended", 0755, &appended, &err), 0);
+    close(openat(appended, "file", O_CREAT | O_WRONLY, 0600));
+    set_flags(tree, "appended", FS_APPEND_FL);
+    assert_int_equal(dir_make(tree, "files", 0755, &files, &err), 0);
+    close(openat(files, "file", O_CREAT | O_WRONLY, 0600));
+    set_flags(files, "file", FS_IMMUTABLE_FL);
+    set_flags(dir, "denied", FS_IMMUTABLE_FL);
+    assert_int_equal(dir_remove(dir, "denied", &err), 0);
+    assert_int_equal(faccessat(dir, "denied", F_OK, 0), -1);
+}
+
 static void mount_in_a_tree_is_not_entered(void **state)
 {
     (void)state;
@@ -299,6 +323,7 @@ int main(void)
         cmocka_unit_test(tree_of_any_depth_is_removed_in_linear_time_with_few_descriptors),
         cmocka_unit_test(wide_tree_with_deep_branches_is_removed),
         cmocka_unit_test(names_links_modes_and_flags_do_not_stop_a_removal),
+        cmocka_unit_test(each_denied_entry_of_a_tree_is_removed),
         cmocka_unit_test(mount_in_a_tree_is_not_entered),
         cmocka_unit_test(a_stream_gives_each_entry_once_and_no_dots),
         cmocka_unit_test(dir_stream_of_a_file_fails_and_closes_it),
