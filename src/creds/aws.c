@@ -3,7 +3,6 @@
  * profile that an option names comes first. */
 #include "creds/creds.h"
 #include "creds/endpoint.h"
-#include "creds/percent.h"
 #include "creds/sigv4.h"
 #include "creds/trust.h"
 #include "exchange.h"
@@ -14,6 +13,7 @@
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
+#include "util/percent.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

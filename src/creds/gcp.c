@@ -3,7 +3,6 @@
  * server, in this order. A file is a service account's key, a person's refresh token, or a federation by STS. */
 #include "creds/creds.h"
 #include "creds/endpoint.h"
-#include "creds/percent.h"
 #include "exchange.h"
 #include "private.h"
 #include "reply.h"
@@ -13,6 +12,7 @@
 #include "util/file.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/percent.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>

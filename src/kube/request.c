@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
+#include "util/percent.h"
 #include <assert.h>
 #include <stdio.h>
 
@@ -16,26 +17,12 @@ static const struct form {
     [KUBE_APPLY] = {"apply", "PATCH", "application/apply-patch+yaml"}, /* which JSON is */
 };
 
-/* All but RFC 3986's unreserved characters, so that no text can change the structure of the path. */
-static void add_encoded(struct sbuf *url, struct str s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                     c == '.' || c == '_' || c == '~';
-        if (plain)
-            sbuf_addc(url, (char)c);
-        else
-            sbuf_addf(url, "%%%02X", c);
-    }
-}
-
 void kube_wire_add_query(struct sbuf *url, const char *name, struct str value)
 {
     sbuf_addc(url, memchr(url->ptr, '?', url->len) ? '&' : '?');
     sbuf_adds(url, name);
     sbuf_addc(url, '=');
-    add_encoded(url, value);
+    percent_encode(value, url);
 }
 
 /* The server's own rule for names in paths. */
@@ -80,12 +67,12 @@ static void add_path(struct sbuf *url, const char *server, const struct kube_req
         sbuf_addf(url, "/api/%s", kind->version);
     if (r->ns.len) {
         sbuf_adds(url, "/namespaces/");
-        add_encoded(url, r->ns);
+        percent_encode(r->ns, url);
     }
     sbuf_addf(url, "/%s", kind->plural);
     if (r->name.len) {
         sbuf_addc(url, '/');
-        add_encoded(url, r->name);
+        percent_encode(r->name, url);
     }
     if (r->subresource)
         sbuf_addf(url, "/%s", r->subresource);

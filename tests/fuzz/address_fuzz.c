@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "creds/endpoint.h"
-#include "creds/percent.h"
 #include "creds/sigv4.h"
 #include "fuzz.h"
 #include "uri.h"
+#include "util/percent.h"
 
 static void encode_and_decode(struct str text)
 {

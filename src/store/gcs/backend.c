@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "creds/endpoint.h"
-#include "creds/percent.h"
 #include "creds/trust.h"
 #include "gcs.h"
 #include "util/env.h"
+#include "util/percent.h"
 
 /* https://cloud.google.com/storage/docs/request-rate */
 enum { READS_AT_FIRST = 5000 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "document.h"
-#include "creds/percent.h"
 #include "creds/xml.h"
 #include "util/clock.h"
+#include "util/percent.h"
 
 /* Elements that are read, each with the place of its text. */
 enum s3_element {

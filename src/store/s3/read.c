@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "creds/percent.h"
 #include "etag.h"
 #include "s3.h"
 #include "util/clock.h"
+#include "util/percent.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "creds/endpoint.h"
-#include "creds/percent.h"
 #include "creds/trust.h"
 #include "redirect.h"
 #include "s3.h"
@@ -9,6 +8,7 @@
 #include "util/err_kind.h"
 #include "util/hash.h"
 #include "util/log.h"
+#include "util/percent.h"
 #include <stdio.h>
 
 /* ---- where the bucket is ----------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "creds/percent.h"
 #include "s3.h"
 #include "util/base64.h"
+#include "util/percent.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "creds/percent.h"
+#include "util/percent.h"
 
 static bool is_unreserved(unsigned char c)
 {

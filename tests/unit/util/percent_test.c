@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "creds/percent.h"
 #include "unit.h"
+#include "util/percent.h"
 
 static void every_byte_of_a_key_is_encoded_and_decoded(void **state)
 {
