@@ -70,12 +70,8 @@ int api_pool_read(const json *j, struct api_pool **ret, struct err *err)
 
 static bool is_label(struct str s)
 {
-    if (s.len == 0 || s.len > 63 || s.ptr[0] == '-' || s.ptr[s.len - 1] == '-')
-        return false;
-    for (size_t i = 0; i < s.len; i++)
-        if (!(s.ptr[i] >= 'a' && s.ptr[i] <= 'z') && !(s.ptr[i] >= '0' && s.ptr[i] <= '9') && s.ptr[i] != '-')
-            return false;
-    return true;
+    return s.len > 0 && s.len <= 63 && s.ptr[0] != '-' && s.ptr[s.len - 1] != '-' &&
+           str_is_of(s, CHARS_LOWER CHARS_DIGITS "-");
 }
 
 int api_pool_name(const char *node, const char *pool, char ret[API_POOL_NAME_MAX + 1], struct err *err)

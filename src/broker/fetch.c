@@ -169,11 +169,10 @@ int fetch_read_annotation(const struct route *r, const json *annotations, const 
 {
     struct str value = annotations ? json_member_str(annotations, name) : STR_NULL;
     char why[128];
-    for (size_t i = 0; i < value.len; i++)
-        if (value.ptr[i] <= ' ' || value.ptr[i] > '~' || value.ptr[i] == '"' || value.ptr[i] == '\\') {
-            snprintf(why, sizeof why, "annotation %s has a character that no name of a cloud has", name);
-            return fetch_cannot(r, why, "correct the annotation of the service account", err);
-        }
+    if (!str_is_visible(value, "\"\\")) {
+        snprintf(why, sizeof why, "annotation %s has a character that no name of a cloud has", name);
+        return fetch_cannot(r, why, "correct the annotation of the service account", err);
+    }
     *ret = value;
     return 0;
 }

@@ -3,26 +3,18 @@
 #include "util/clock.h"
 #include "util/err_kind.h"
 #include "util/json.h"
-#include <ctype.h>
 #include <stdio.h>
 
 enum { TOKEN_MAX = 16 << 10 };
 
 static bool is_name(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (!islower((unsigned char)s.ptr[i]) && !isdigit((unsigned char)s.ptr[i]) && s.ptr[i] != '-' &&
-            s.ptr[i] != '.')
-            return false;
-    return s.len > 0 && s.len < REQUEST_VOLUME_MAX;
+    return s.len > 0 && s.len < REQUEST_VOLUME_MAX && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-.");
 }
 
 static bool is_fingerprint(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (!isxdigit((unsigned char)s.ptr[i]))
-            return false;
-    return s.len < CREDS_FINGERPRINT_SIZE;
+    return s.len < CREDS_FINGERPRINT_SIZE && str_is_of(s, CHARS_DIGITS "abcdefABCDEF");
 }
 
 static int check_members(const json *j, struct err *err)

@@ -25,18 +25,7 @@ static int wrong(struct str text, const char *why, struct err *err)
 
 bool endpoint_is_address(struct str host)
 {
-    if (host.len && host.ptr[0] == '[')
-        return true;
-    for (size_t i = 0; i < host.len; i++)
-        if (host.ptr[i] != '.' && (host.ptr[i] < '0' || host.ptr[i] > '9'))
-            return false;
-    return host.len > 0;
-}
-
-static bool is_host_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_' || c == '[' || c == ']' || c == ':';
+    return host.len > 0 && (host.ptr[0] == '[' || str_is_of(host, CHARS_DIGITS "."));
 }
 
 static ssize_t find_port(struct str authority)
@@ -54,9 +43,8 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
 {
     uint64_t port;
     struct err ignored;
-    for (size_t i = 0; i < authority.len; i++)
-        if (!is_host_char(authority.ptr[i]))
-            return wrong(text, "its host has an invalid character", err);
+    if (!str_is_of(authority, CHARS_LOWER CHARS_UPPER CHARS_DIGITS "-._[]:"))
+        return wrong(text, "its host has an invalid character", err);
     ssize_t colon = find_port(authority);
     ret->authority = authority;
     ret->host = colon < 0 ? authority : str_sub(authority, 0, (size_t)colon);
@@ -69,15 +57,6 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
     if (port == (ret->tls ? 443 : 80)) /* libcurl omits it from the Host header, which is signed */
         ret->authority = ret->host;
     return 0;
-}
-
-/* After a '?' or a '#' the bucket would be no part of the path. */
-static bool is_path(struct str path)
-{
-    for (size_t i = 0; i < path.len; i++)
-        if (path.ptr[i] <= ' ' || (unsigned char)path.ptr[i] >= 0x7f || strchr("?#\\\"<>", path.ptr[i]))
-            return false;
-    return true;
 }
 
 int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
@@ -94,7 +73,7 @@ int endpoint_parse(struct str text, struct endpoint *ret, struct err *err)
     e.path = slash < 0 ? STR_NULL : str_from(rest, (size_t)slash);
     while (e.path.len && e.path.ptr[e.path.len - 1] == '/')
         e.path.len--;
-    if (!is_path(e.path))
+    if (!str_is_visible(e.path, "?#\\\"<>")) /* after a '?' or '#' the bucket would be no part of the path */
         return wrong(text, "its path has an invalid character", err);
     int r = parse_authority(text, slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), &e, err);
     if (r == 0)

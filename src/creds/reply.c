@@ -29,10 +29,7 @@ static int garbled(struct err *err)
 
 bool reply_is_token(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if ((unsigned char)s.ptr[i] <= ' ' || (unsigned char)s.ptr[i] >= 0x7F)
-            return false;
-    return s.len > 0;
+    return s.len > 0 && str_is_visible(s, "");
 }
 
 struct creds_identity *creds_identity_bearer(struct str token, uint64_t seconds)

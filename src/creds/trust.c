@@ -11,14 +11,6 @@
 
 enum { AWS_REGION_PARTS_MAX = 5 };
 
-static bool is_made_of(struct str s, char from, char to)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] < from || s.ptr[i] > to)
-            return false;
-    return s.len > 0;
-}
-
 /* Words and a number at the end: "eu-west-1", "us-gov-east-1", "eusc-de-east-1". Host names of Amazon's customers
  * have other forms here: "s3-eu-west-1", "elb". */
 static bool is_aws_region(struct str region)
@@ -26,13 +18,13 @@ static bool is_aws_region(struct str region)
     struct str rest = region, part, last = STR_NULL;
     size_t parts = 0;
     while (str_split(&rest, '-', &part)) {
-        if (last.len && !is_made_of(last, 'a', 'z'))
+        if (!str_is_of(last, CHARS_LOWER))
             return false;
         last = part;
         if (part.len == 0 || part.len > 9 || ++parts > AWS_REGION_PARTS_MAX)
             return false;
     }
-    return parts >= 3 && last.len <= 2 && is_made_of(last, '0', '9');
+    return parts >= 3 && last.len <= 2 && str_is_of(last, CHARS_DIGITS);
 }
 
 int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MAX], struct err *err)
@@ -48,10 +40,7 @@ int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MA
 
 static bool is_label(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (!is_made_of(str_sub(s, i, 1), 'a', 'z') && !is_made_of(str_sub(s, i, 1), '0', '9') && s.ptr[i] != '-')
-            return false;
-    return s.len > 0;
+    return s.len > 0 && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-");
 }
 
 /* "storage.googleapis.com", "storage.europe-west4.rep.googleapis.com" */

@@ -97,10 +97,7 @@ static int check_mode(int mode, struct err *err)
 /* Text that mount(2) takes in quotes. */
 static bool is_context(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] <= ' ' || s.ptr[i] > '~' || s.ptr[i] == '"' || s.ptr[i] == '\\')
-            return false;
-    return s.len > 0 && s.len <= CONTEXT_BYTES_MAX;
+    return s.len > 0 && s.len <= CONTEXT_BYTES_MAX && str_is_visible(s, "\"\\");
 }
 
 int caps_context(const Csi__V1__VolumeCapability *c, struct str *ret, struct err *err)

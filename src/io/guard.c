@@ -113,10 +113,9 @@ static int check_trusted(struct str text, struct err *err)
     struct str host = str_starts(text, STR("https://"))  ? str_from(text, 8)
                       : str_starts(text, STR("http://")) ? str_from(text, 7)
                                                          : STR_NULL;
-    bool ok = host.len > 0;
-    for (size_t i = 0; i < host.len; i++)
-        ok &= host.ptr[i] > ' ' && host.ptr[i] < 0x7f && !strchr("/?#@\\", host.ptr[i]);
-    return ok ? 0 : invalid(text, "a server such as https://minio.example:9000, without a path", err);
+    return host.len > 0 && str_is_visible(host, "/?#@\\")
+               ? 0
+               : invalid(text, "a server such as https://minio.example:9000, without a path", err);
 }
 
 static int parse_line(struct str line, struct guard *g, struct err *err)

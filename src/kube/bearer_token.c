@@ -27,10 +27,7 @@ void bearer_token_done(struct bearer_token *t)
 /* RFC 6750: no space, no control character. Rejects half-written and wrong files. */
 static bool is_token(struct str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] <= ' ' || s.ptr[i] > '~')
-            return false;
-    return s.len > 0;
+    return s.len > 0 && str_is_visible(s, "");
 }
 
 static int reread(struct bearer_token *t, struct err *err)

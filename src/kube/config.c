@@ -124,11 +124,8 @@ static int read_server(struct str url, char **ret, struct err *err)
     bool here = str_starts(url, STR("http://")) && is_this_machine(host);
     if (str_starts(url, STR("http://")) && !here)
         return err_set(err, ERR_UNSUPPORTED, "the API server '%.*s' is not https", STR_FMT(url));
-    if ((!https && !here) || host.len == 0 || host.ptr[0] == '/')
+    if ((!https && !here) || host.len == 0 || host.ptr[0] == '/' || !str_is_visible(url, "?#@"))
         return err_set(err, ERR_INVALID, "'%.*s' is not the address of an API server", STR_FMT(url));
-    for (size_t i = 0; i < url.len; i++)
-        if (url.ptr[i] <= ' ' || url.ptr[i] == '?' || url.ptr[i] == '#' || url.ptr[i] == '@')
-            return err_set(err, ERR_INVALID, "'%.*s' is not the address of an API server", STR_FMT(url));
     while (str_ends(url, STR("/")))
         url.len--;
     *ret = str_dup(url);

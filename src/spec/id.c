@@ -18,12 +18,7 @@ void spec_uuid_make(char ret[SPEC_UUID_LEN + 1])
 
 bool spec_uuid_is_valid(struct str s)
 {
-    if (s.len != SPEC_UUID_LEN)
-        return false;
-    for (size_t i = 0; i < s.len; i++)
-        if (!(s.ptr[i] >= '0' && s.ptr[i] <= '9') && !(s.ptr[i] >= 'a' && s.ptr[i] <= 'f'))
-            return false;
-    return true;
+    return s.len == SPEC_UUID_LEN && str_is_of(s, CHARS_DIGITS "abcdef");
 }
 
 static void set(const char *pool_uuid, const char *own, struct volume_id *ret)

@@ -189,9 +189,8 @@ static void duration_write(const struct spec_key *key, const void *field, json *
 static int mode_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     uint64_t mode = 0;
-    bool good = text.len >= 1 && text.len <= 4;
-    for (size_t i = 0; good && i < text.len; i++) {
-        good = text.ptr[i] >= '0' && text.ptr[i] <= '7';
+    bool good = text.len >= 1 && text.len <= 4 && str_is_of(text, "01234567");
+    for (size_t i = 0; good && i < text.len; i++)
         mode = mode * 8 + (uint64_t)(text.ptr[i] - '0');
     }
     if (!good || mode > 0777)

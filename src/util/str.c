@@ -58,6 +58,23 @@ bool str_has(struct str s, struct str part)
     return s.len > 0 && memmem(s.ptr, s.len, part.ptr, part.len) != NULL;
 }
 
+bool str_is_of(struct str s, const char *chars)
+{
+    size_t count = strlen(chars);
+    for (size_t i = 0; i < s.len; i++)
+        if (!memchr(chars, s.ptr[i], count))
+            return false;
+    return true;
+}
+
+bool str_is_visible(struct str s, const char *but)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~' || strchr(but, s.ptr[i]))
+            return false;
+    return true;
+}
+
 ssize_t str_find(struct str s, char c)
 {
     const char *p = s.len ? memchr(s.ptr, c, s.len) : NULL;

@@ -47,6 +47,13 @@ bool str_has(struct str s, struct str part);
 int str_cmp(struct str a, struct str b); /* by bytes, as memcmp; a prefix sorts first */
 struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF at both ends */
 
+/* Is every byte one of `chars`? Is it ASCII from '!' to '~', and none of `but`? True of an empty text. */
+#define CHARS_DIGITS "0123456789"
+#define CHARS_LOWER "abcdefghijklmnopqrstuvwxyz"
+#define CHARS_UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+bool str_is_of(struct str s, const char *chars);
+bool str_is_visible(struct str s, const char *but);
+
 /* Position of the first `c`, or -1. */
 ssize_t str_find(struct str s, char c);
 

@@ -2,17 +2,9 @@
 #include "redirect.h"
 #include <stdio.h>
 
-static bool is_label_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-}
-
 static bool is_label(struct str s)
 {
-    bool ok = s.len > 0;
-    for (size_t i = 0; i < s.len; i++)
-        ok &= is_label_char(s.ptr[i]);
-    return ok;
+    return s.len > 0 && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-");
 }
 
 /* "s3", "s3-fips", "s3-eu-west-1" */

@@ -126,9 +126,25 @@ static void dupf_formats_into_a_new_string(void **state)
     assert_string_equal(text, "a/7");
 }
 
+static void bytes_of_a_set_and_visible_ones_are_known(void **state)
+{
+    (void)state;
+    assert_true(str_is_of(STR("a-1"), CHARS_LOWER CHARS_DIGITS "-"));
+    assert_false(str_is_of(STR("a-B"), CHARS_LOWER CHARS_DIGITS "-"));
+    assert_false(str_is_of(STR("a\0"), CHARS_LOWER));
+    assert_true(str_is_of(STR_NULL, ""));
+    assert_true(str_is_visible(STR("!az~"), ""));
+    assert_true(str_is_visible(STR_NULL, ""));
+    static const char *const hidden[] = {"a b", "a\x7f", "a\n", "\xc3\xa9", "a\"b"};
+    for (size_t i = 0; i < countof(hidden); i++)
+        assert_false(str_is_visible(str_of(hidden[i]), "\""));
+    assert_false(str_is_visible(STR("a\0b"), ""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_of_a_set_and_visible_ones_are_known),
         cmocka_unit_test(a_hash_is_of_the_bytes_and_of_the_seed),
         cmocka_unit_test(quantities_are_exact),
         cmocka_unit_test(durations_add_up),
