@@ -75,9 +75,7 @@ static void node_changed(void *ctx, struct str name, const json *node)
 /* The kubelet updates its Node every few minutes; only a cordon matters. */
 static void node_updated(void *ctx, struct str name, const json *node)
 {
-    struct err ignored;
-    bool cordoned = false;
-    if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) == 0 && cordoned)
+    if (json_bool_at(node, "spec.unschedulable"))
         node_changed(ctx, name, node);
 }
 

@@ -112,10 +112,7 @@ static bool is_pod_of(const json *pod, const char *job)
     const json *owners = json_at(pod, "metadata.ownerReferences");
     for (size_t i = 0; owners && i < json_count(owners); i++) {
         const json *o = json_item(owners, i);
-        bool controls = false;
-        struct err ignored;
-        if (json_opt_bool(o, "controller", &controls, &ignored) == 0 && controls &&
-            str_eq(json_member_str(o, "kind"), STR("Job")) &&
+        if (json_bool_at(o, "controller") && str_eq(json_member_str(o, "kind"), STR("Job")) &&
             str_eq(json_member_str(o, "apiVersion"), STR("batch/v1")) &&
             str_eq(json_member_str(o, "name"), str_of(job)))
             return true;
@@ -126,8 +123,6 @@ static bool is_pod_of(const json *pod, const char *job)
 int caller_may(const struct caller *c, const struct api_volume *v, bool is_export, const json *pod, struct err *err)
 {
     char job[128];
-    struct str node = STR_NULL;
-    struct err ignored;
     if (!v->node)
         return deny(c, v, "the volume has no node yet", err);
     if (c->pod[0] == '\0' || c->pod_uid[0] == '\0')
@@ -139,7 +134,7 @@ int caller_may(const struct caller *c, const struct api_volume *v, bool is_expor
     snprintf(job, sizeof job, "%s-%s", is_export ? "export" : "hydrate", v->id.text);
     if (!pod || !is_pod_of(pod, job))
         return deny(c, v, is_export ? "the pod is not of its export Job" : "the pod is not of its hydrate Job", err);
-    if (json_opt_str(pod, "spec.nodeName", &node, &ignored) < 0 || !str_eq(node, str_of(v->node)))
+    if (!str_eq(json_str_at(pod, "spec.nodeName"), str_of(v->node)))
         return deny(c, v, "the pod runs on another node", err);
     return 0;
 }

@@ -93,11 +93,10 @@ static int describe(struct control *c, const struct api_volume *v, struct err *e
 {
     struct err ignored;
     auto_json source = NULL;
-    bool suspended = false;
     int r = release_describe(v, err);
     if (!release_owes_export(v) || !v->source_name || !v->source_namespace ||
         object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, &ignored) < 0 ||
-        json_opt_bool(source, "spec.suspend", &suspended, &ignored) < 0 || !suspended)
+        !json_bool_at(source, "spec.suspend"))
         return r;
     return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING,
                     "volume '%s': its export waits: BucketSource '%s/%s' is suspended; set spec.suspend to false",

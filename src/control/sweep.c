@@ -233,13 +233,11 @@ static void report_blocked_drain(struct control *c, const struct api_volume *v)
     static const char *const owed[] = {"ExportDue", "Exporting", "ExportFailed"};
     auto_json node = kube_informer_get(c->o.nodes, STR_NULL, str_of(v->node));
     const struct api_condition *exported = api_condition_find(&v->status.conditions, API_EXPORTED);
-    struct err ignored;
-    bool cordoned = false, owes = false;
+    bool owes = false;
     char left[BYTES_TEXT_MAX];
     for (size_t i = 0; exported && exported->status == API_FALSE && i < countof(owed); i++)
         owes |= strcmp(exported->reason, owed[i]) == 0;
-    if (!owes || !node || !c->o.events || json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0 ||
-        !cordoned)
+    if (!owes || !node || !c->o.events || !json_bool_at(node, "spec.unschedulable"))
         return;
     struct kube_ref about = {.resource = &kube_nodes, .name = str_of(v->node), .uid = str_of(v->node)};
     const char *bytes = v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, left) : "its data";

@@ -53,25 +53,23 @@ static int refused(int status, struct str code, struct str words, struct err *er
                    STR_FMT(str_sub(words, 0, 160)));
 }
 
-static void read_words(const json *j, const char *code_at, const char *words_at, struct str *ret_code,
-                       struct str *ret_words)
+/* *ret_words is a view into *ret_json. */
+static int google_refused(int status, struct str body, const char *code_at, const char *words_at, json **ret_json,
+                          struct str *ret_words, struct err *err)
 {
     struct err ignored;
-    if (json_opt_str(j, code_at, ret_code, &ignored) < 0)
-        *ret_code = STR_NULL;
-    if (json_opt_str(j, words_at, ret_words, &ignored) < 0)
-        *ret_words = STR_NULL;
+    if (json_parse(body, "the answer", ret_json, &ignored) < 0)
+        return refused(status, STR_NULL, STR_NULL, err);
+    *ret_words = json_str_at(*ret_json, words_at);
+    return refused(status, json_str_at(*ret_json, code_at), *ret_words, err);
 }
 
 /* {"error": "invalid_grant", "error_description": "..."} */
 static int token_refused(int status, struct str body, struct err *err)
 {
-    struct err ignored;
     auto_json j = NULL;
-    struct str code = STR_NULL, words = STR_NULL;
-    if (json_parse(body, "the answer", &j, &ignored) == 0)
-        read_words(j, "error", "error_description", &code, &words);
-    int r = refused(status, code, words, err);
+    struct str words = STR_NULL;
+    int r = google_refused(status, body, "error", "error_description", &j, &words, err);
     if (str_has(words, STR("iat")) || str_has(words, STR("exp")))
         return err_advise(err, CIS_CLOCK_SKEW);
     return r;
@@ -102,12 +100,9 @@ int reply_token(int status, struct str body, struct creds_identity **ret, struct
 /* {"error": {"code": 403, "message": "...", "status": "PERMISSION_DENIED"}} */
 static int impersonation_refused(int status, struct str body, struct err *err)
 {
-    struct err ignored;
     auto_json j = NULL;
-    struct str code = STR_NULL, words = STR_NULL;
-    if (json_parse(body, "the answer", &j, &ignored) == 0)
-        read_words(j, "error.status", "error.message", &code, &words);
-    refused(status, code, words, err);
+    struct str words = STR_NULL;
+    (void)google_refused(status, body, "error.status", "error.message", &j, &words, err);
     int r = err_wrap(err, "impersonating the service account (roles/iam.workloadIdentityUser)");
     if (r != -ERR_DENIED)
         return r;
@@ -242,14 +237,12 @@ static enum err_code code_named(struct str name, int status)
 static int broker_refused(int status, const json *j, struct err *err)
 {
     struct err ignored;
-    struct str id = STR_NULL, code = STR_NULL, message = STR_NULL, advice = STR_NULL;
+    struct str message = j ? json_str_at(j, "error.message") : STR_NULL;
     uint64_t number = 0;
-    if (!j || json_opt_str(j, "error.message", &message, &ignored) < 0 || message.len == 0)
+    if (message.len == 0)
         return reply_status(status, err);
-    if (json_opt_str(j, "error.id", &id, &ignored) < 0 || json_opt_str(j, "error.code", &code, &ignored) < 0 ||
-        json_opt_str(j, "error.advice", &advice, &ignored) < 0)
-        advice = STR_NULL;
-    int r = err_set(err, code_named(code, status), "%.*s", STR_FMT(message));
+    struct str id = json_str_at(j, "error.id"), advice = json_str_at(j, "error.advice");
+    int r = err_set(err, code_named(json_str_at(j, "error.code"), status), "%.*s", STR_FMT(message));
     if (str_starts(id, STR("CIS")) && str_to_u64(str_from(id, 3), &number, &ignored) == 0 && number < 10000)
         return err_advise_text(err, (enum err_id)number, "%.*s", STR_FMT(advice));
     return r;

@@ -179,17 +179,13 @@ static int source_is_granted(struct populate *p, const struct claim *target, boo
 
 enum claim_node node_state(struct populate *p, struct str name)
 {
-    struct err ignored;
-    bool cordoned = false;
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
     if (!node)
         return CLAIM_NODE_GONE;
     /* The informer's copy has no status. */
     if (api_node_has_taint(node, API_NODE_UNREACHABLE) || api_node_has_taint(node, API_NODE_NOT_READY))
         return CLAIM_NODE_UNREADY;
-    if (json_opt_bool(node, "spec.unschedulable", &cordoned, &ignored) < 0)
-        cordoned = false;
-    return cordoned ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
+    return json_bool_at(node, "spec.unschedulable") ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
 }
 
 /* All objects of one claim. */

@@ -90,11 +90,9 @@ static void add_error(struct api_source_status *t, const struct api_volume *v)
 static void set_export_uri(struct api_source_status *t, const struct api_volume *v)
 {
     struct err ignored;
-    struct str uri = STR_NULL;
     auto_json j = NULL;
-    if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0 &&
-        json_opt_str(j, "export.uri", &uri, &ignored) == 0)
-        set_view(&t->export.uri, uri);
+    if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0)
+        set_view(&t->export.uri, json_str_at(j, "export.uri"));
 }
 
 static bool is_export_failing(const struct api_volume *v)

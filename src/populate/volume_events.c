@@ -41,12 +41,12 @@ const char *volume_event_reason(const struct api_fault *f, bool failed)
 static void describe_source(const struct api_volume *v, char *ret, size_t size)
 {
     struct err ignored;
-    struct str uri = STR_NULL;
     auto_json j = NULL;
     snprintf(ret, size, "the source");
     if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
         return;
-    if (json_get_str(j, "uri", &uri, &ignored) == 0)
+    struct str uri = json_str_at(j, "uri");
+    if (uri.len)
         snprintf(ret, size, "%.*s", STR_FMT(str_cut(uri, size - 1)));
     else if (json_count(json_at(j, "sources")) > 0)
         snprintf(ret, size, "%zu prefixes", json_count(json_at(j, "sources")));
@@ -97,17 +97,17 @@ static void report_finished(const struct api_volume *v, struct populate_event *r
 static void describe_principal(const struct api_volume *v, char *ret, size_t size)
 {
     struct err ignored;
-    struct str name = STR_NULL;
+    struct str name;
     auto_json j = NULL;
     const char *ns = v->source_namespace ? v->source_namespace : v->claim_namespace ? v->claim_namespace : "?";
     snprintf(ret, size, "the identity of the source");
     if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
         return;
-    if (json_get_str(j, "serviceAccountName", &name, &ignored) == 0)
+    if ((name = json_str_at(j, "serviceAccountName")).len)
         snprintf(ret, size, "ns/%s/sa/%.*s", ns, STR_FMT(name));
-    else if (json_get_str(j, "secretRef.name", &name, &ignored) == 0)
+    else if ((name = json_str_at(j, "secretRef.name")).len)
         snprintf(ret, size, "secret %s/%.*s", ns, STR_FMT(name));
-    else if (json_get_str(j, "identity.method", &name, &ignored) == 0 && str_eq(name, STR("anonymous")))
+    else if (str_eq(json_str_at(j, "identity.method"), STR("anonymous")))
         snprintf(ret, size, "anonymous");
 }
 

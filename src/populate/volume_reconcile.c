@@ -102,9 +102,7 @@ static int read_claim(struct volume_view *v)
 
 static bool is_suspended(const struct volume_view *v)
 {
-    struct err ignored;
-    bool suspended = false;
-    return v->source_json && json_opt_bool(v->source_json, "spec.suspend", &suspended, &ignored) == 0 && suspended;
+    return v->source_json && json_bool_at(v->source_json, "spec.suspend");
 }
 
 static int read_volume(struct volume_view *v)
@@ -173,7 +171,8 @@ static bool outlasts_a_day(const struct volume_view *v)
     return !spec->export.deadline_ns || spec->export.deadline_ns > DAY_NS;
 }
 
-/* By the node's status, or because the export that is due is suspended or may take more than a day. */
+/* Does the export fail? By the node's status, or because the export is due and is suspended, or may take more than a
+ * day. */
 static bool is_failing(const struct volume_view *v)
 {
     const struct api_condition *c = api_condition_find(&v->volume->status.conditions, API_EXPORTED);
@@ -191,12 +190,11 @@ struct earlier {
 static int count_earlier(void *ctx, struct str name, const json *object)
 {
     struct earlier *e = ctx;
-    struct str since = json_member_str(json_at(object, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE),
-               ns = STR_NULL;
+    struct str since = json_member_str(json_at(object, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE);
+    struct str ns = json_str_at(object, "spec.claimRef.namespace");
     int64_t since_ns;
     struct err ignored;
-    if (since.len == 0 || json_opt_str(object, "spec.claimRef.namespace", &ns, &ignored) < 0 ||
-        !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, &ignored) < 0)
+    if (since.len == 0 || !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, &ignored) < 0)
         return 0;
     e->count += since_ns < e->own->failing_ns ||
                 (since_ns == e->own->failing_ns && str_cmp(name, str_of(e->own->meta.name)) < 0);

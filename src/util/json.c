@@ -207,6 +207,11 @@ struct str json_str_at(const json *j, const char *path)
     return json_is_string(value) ? str_value(value) : STR_NULL;
 }
 
+bool json_bool_at(const json *j, const char *path)
+{
+    return json_is_true(json_at(j, path));
+}
+
 const json *json_member(const json *object, const char *name)
 {
     return json_object_get(object, name);

@@ -42,6 +42,7 @@ size_t json_count(const json *j);                   /* elements of an array, mem
 const json *json_item(const json *j, size_t index); /* of an array */
 bool json_as_str(const json *j, struct str *ret);
 struct str json_str_at(const json *j, const char *path);          /* STR_NULL if there is no string */
+bool json_bool_at(const json *j, const char *path);               /* false unless it is `true` */
 const json *json_member(const json *object, const char *name);    /* by its whole name, dots and all: annotations */
 struct str json_member_str(const json *object, const char *name); /* STR_NULL unless it is a string */
 

@@ -75,12 +75,10 @@ void gcs_ask(struct store_call *c)
  * or plain text from a media request. */
 static void read_error(const json *j, struct str *code, struct str *message)
 {
-    struct err ignored;
-    if (!j)
-        return;
-    if (json_opt_str(j, "error.message", message, &ignored) < 0 ||
-        json_opt_str(j, "error.errors.0.reason", code, &ignored) < 0)
-        *code = STR_NULL;
+    struct str words = j ? json_str_at(j, "error.message") : STR_NULL;
+    if (words.len)
+        *message = words;
+    *code = j ? json_str_at(j, "error.errors.0.reason") : STR_NULL;
 }
 
 /* A listing and an upload of one request name no object that must exist. */
@@ -159,17 +157,13 @@ int gcs_read_object(const json *j, struct store_object *ret, struct err *err)
 int gcs_describe(struct store_call *c, struct err *err)
 {
     auto_json j = NULL;
-    struct err ignored;
-    struct str owner = STR_NULL, writer = STR_NULL;
     int r = json_parse(sbuf_str(&c->got), "the object's metadata", &j, err);
     if (r == 0)
         r = gcs_read_object(j, &c->job.reply.object, err);
     if (r < 0)
         return call_garbled(err);
     c->job.reply.object.key = c->job.args.write.key;
-    if (json_opt_str(j, "metadata.cistern-owner", &owner, &ignored) == 0)
-        c->job.reply.owner = call_keep(c, owner);
-    if (json_opt_str(j, "metadata.cistern-upload-id", &writer, &ignored) == 0)
-        c->job.reply.writer = call_keep(c, writer);
+    c->job.reply.owner = call_keep(c, json_str_at(j, "metadata.cistern-owner"));
+    c->job.reply.writer = call_keep(c, json_str_at(j, "metadata.cistern-upload-id"));
     return 0;
 }

@@ -192,6 +192,7 @@ static void str_at_of_another_type_or_nothing_is_empty(void **state)
     assert_int_equal(json_parse(STR("{\"a\":{\"b\":\"c\"},\"n\":1}"), "test", &j, &err), 0);
     assert_true(str_eq(json_str_at(j, "a.b"), STR("c")));
     assert_int_equal(json_str_at(j, "n").len, 0);
+    assert_false(json_bool_at(j, "n") || json_bool_at(j, "a.b") || json_bool_at(j, "a.x"));
     assert_int_equal(json_str_at(j, "a.x").len, 0);
 }
 
