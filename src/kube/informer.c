@@ -98,19 +98,26 @@ static void on_listed(void *ctx, struct kube_reply *r)
     pause_for(i, 0);
 }
 
+/* Of a list or a watch. */
+static struct kube_request request_of(struct kube_informer *i, void (*on_done)(void *ctx, struct kube_reply *r))
+{
+    return (struct kube_request){.verb = KUBE_LIST,
+                                 .resource = i->options.resource,
+                                 .ns = str_of(i->ns),
+                                 .label_selector = i->label_selector,
+                                 .field_selector = i->field_selector,
+                                 .timeout_ns = PAGE_TIMEOUT_NS,
+                                 .ctx = i,
+                                 .on_done = on_done};
+}
+
 static void list(struct kube_informer *i)
 {
+    struct kube_request r = request_of(i, on_listed);
+    r.page_size = i->page_size;
+    r.on_page = on_page;
     copy_begin_list(i);
-    i->job = kube_submit(i->kube, &(struct kube_request){.verb = KUBE_LIST,
-                                                         .resource = i->options.resource,
-                                                         .ns = str_of(i->ns),
-                                                         .label_selector = i->label_selector,
-                                                         .field_selector = i->field_selector,
-                                                         .page_size = i->page_size,
-                                                         .timeout_ns = PAGE_TIMEOUT_NS,
-                                                         .on_page = on_page,
-                                                         .ctx = i,
-                                                         .on_done = on_listed});
+    i->job = kube_submit(i->kube, &r);
 }
 
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
@@ -188,16 +195,8 @@ static void watch(struct kube_informer *i)
     line_splitter_clear(&i->lines);
     i->err = (struct err){0};
     i->watch_began_ns = loop_now_ns(i->kube->loop);
-    i->job = kube_job_start(i->kube,
-                            &(struct kube_request){.verb = KUBE_LIST,
-                                                   .resource = i->options.resource,
-                                                   .ns = str_of(i->ns),
-                                                   .label_selector = i->label_selector,
-                                                   .field_selector = i->field_selector,
-                                                   .timeout_ns = PAGE_TIMEOUT_NS,
-                                                   .ctx = i,
-                                                   .on_done = on_watched},
-                            &stream);
+    const struct kube_request r = request_of(i, on_watched);
+    i->job = kube_job_start(i->kube, &r, &stream);
 }
 
 static void pause_ended(struct timer *t)
