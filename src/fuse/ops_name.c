@@ -180,16 +180,21 @@ static int create(struct request *rq, fuse_req_t req, fuse_ino_t parent, const c
     return r;
 }
 
+static void reply_create(struct request *rq, fuse_req_t req, const char *op, int r, const struct fuse_entry_param *e,
+                         struct fuse_file_info *fi)
+{
+    test_point(rq->session, op, "before-reply");
+    if (r < 0)
+        fuse_reply_err(req, -r);
+    else
+        fuse_reply_create(req, e, fi);
+}
+
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
     struct request *rq = request_current();
     struct fuse_entry_param e = {0};
-    int r = create(rq, req, parent, name, mode, fi, &e);
-    test_point(rq->session, "create", "before-reply");
-    if (r < 0)
-        fuse_reply_err(req, -r);
-    else
-        fuse_reply_create(req, &e, fi);
+    reply_create(rq, req, "create", create(rq, req, parent, name, mode, fi, &e), &e, fi);
 }
 
 /* A file without a name is reached by its descriptor alone, so the keeper gets that first. The file of an earlier run
@@ -227,12 +232,7 @@ static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fu
 {
     struct request *rq = request_current();
     struct fuse_entry_param e = {0};
-    int r = tmpfile_make(rq, req, parent, mode, fi, &e);
-    test_point(rq->session, "tmpfile", "before-reply");
-    if (r < 0)
-        fuse_reply_err(req, -r);
-    else
-        fuse_reply_create(req, &e, fi);
+    reply_create(rq, req, "tmpfile", tmpfile_make(rq, req, parent, mode, fi, &e), &e, fi);
 }
 
 /* ---- removing ---------------------------------------------------------------------------------------------------- */
