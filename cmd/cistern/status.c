@@ -156,11 +156,28 @@ static void add_row(struct status_page *r, const struct status_view *v)
                              str_of(rate), str_of(eta), str_of(errors), str_of(age)});
 }
 
-static void add_error_line(struct sbuf *b, const char *volume, const char *object, enum err_id id, enum err_code code,
-                           const char *message)
+typedef void add_error(struct sbuf *b, const struct status_view *v, const char *object, enum err_id id,
+                       enum err_code code, const char *message);
+
+static void each_error(struct sbuf *b, const struct status_view *v, add_error *add)
+{
+    const struct hydrate_status *h = v->hydration;
+    char line[ERR_LINE_MAX];
+    if (h->has_error)
+        add(b, v, h->error.object, h->error.id, h->error.code, h->error.message);
+    for (size_t i = 0; i < h->error_count; i++)
+        add(b, v, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
+    for (size_t i = 0; i < v->export.failed_count; i++) {
+        const struct err *why = &v->export.failed[i].err;
+        add(b, v, v->export.failed[i].path, why->id, why->code, err_line(why, line, sizeof line));
+    }
+}
+
+static void add_error_line(struct sbuf *b, const struct status_view *v, const char *object, enum err_id id,
+                           enum err_code code, const char *message)
 {
     auto_sbuf text = SBUF(TERM_LINE_MAX);
-    sbuf_addf(&text, "%s: %s%s%s", volume, object, *object ? ": " : "", message);
+    sbuf_addf(&text, "%s: %s%s%s", v->id, object, *object ? ": " : "", message);
     term_add_visible(b, sbuf_str(&text), TERM_LINE_MAX);
     if (id && !strstr(message, "(CIS"))
         sbuf_addf(b, " (CIS%04u, %s)", id, err_code_name(code));
@@ -169,18 +186,10 @@ static void add_error_line(struct sbuf *b, const char *volume, const char *objec
 
 static void add_errors(struct sbuf *b, const struct status_view *v)
 {
-    const struct hydrate_status *h = v->hydration;
     char line[ERR_LINE_MAX];
     if (v->err.code)
         sbuf_addf(b, "%s: %s\n", v->id, err_line(&v->err, line, sizeof line));
-    if (h->has_error)
-        add_error_line(b, v->id, h->error.object, h->error.id, h->error.code, h->error.message);
-    for (size_t i = 0; i < h->error_count; i++)
-        add_error_line(b, v->id, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
-    for (size_t i = 0; i < v->export.failed_count; i++) {
-        const struct err *why = &v->export.failed[i].err;
-        add_error_line(b, v->id, v->export.failed[i].path, why->id, why->code, err_line(why, line, sizeof line));
-    }
+    each_error(b, v, add_error_line);
 }
 
 /* One line for each volume, in the form of `cistern hydrate --json`. */
@@ -193,20 +202,6 @@ static void print_json_error(struct sbuf *b, const struct status_view *v, const 
         term_json_str(b, "object", str_of(object));
     term_json_fault(b, id, code, message);
     term_json_end(b, stdout);
-}
-
-static void print_json_errors(struct sbuf *b, const struct status_view *v)
-{
-    const struct hydrate_status *h = v->hydration;
-    char line[ERR_LINE_MAX];
-    if (h->has_error)
-        print_json_error(b, v, h->error.object, h->error.id, h->error.code, h->error.message);
-    for (size_t i = 0; i < h->error_count; i++)
-        print_json_error(b, v, h->errors[i].object, h->errors[i].id, h->errors[i].code, h->errors[i].message);
-    for (size_t i = 0; i < v->export.failed_count; i++) {
-        const struct err *why = &v->export.failed[i].err;
-        print_json_error(b, v, v->export.failed[i].path, why->id, why->code, err_line(why, line, sizeof line));
-    }
 }
 
 static void print_json(struct status_page *r, const struct status_view *v)
@@ -240,7 +235,7 @@ static void print_json(struct status_page *r, const struct status_view *v)
         term_json_error(b, &v->err);
     term_json_end(b, stdout);
     if (flags.errors)
-        print_json_errors(b, v);
+        each_error(b, v, print_json_error);
 }
 
 static void show(struct status_page *r, const struct status_view *v)
