@@ -100,9 +100,16 @@ static void confirm(struct rpc_call *call, const Csi__V1__ValidateVolumeCapabili
     p->confirmed = c;
 }
 
-HANDLER(controller_validate, ValidateVolumeCapabilities)
+static int get_volume(const struct csi_service *s, struct rpc_call *call, const char *id_text, struct csi_volume *ret,
+                      struct health *ret_health, struct err *err)
 {
     struct volume_id id;
+    int r = need_id(id_text, &id, err);
+    return r < 0 ? r : s->controller->get(s->ctx, call, &id, ret, ret_health, err);
+}
+
+HANDLER(controller_validate, ValidateVolumeCapabilities)
+{
     struct csi_volume v;
     struct health h;
     struct err why;
@@ -111,9 +118,7 @@ HANDLER(controller_validate, ValidateVolumeCapabilities)
     if (r == 0 && q->n_volume_capabilities == 0)
         r = err_set(err, ERR_INVALID, "volume_capabilities is missing");
     if (r == 0)
-        r = need_id(q->volume_id, &id, err);
-    if (r == 0)
-        r = s->controller->get(s->ctx, call, &id, &v, &h, err);
+        r = get_volume(s, call, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
     r = caps_check_all(q->volume_capabilities, q->n_volume_capabilities, &why);
@@ -215,12 +220,9 @@ HANDLER(controller_list_health, ControllerListVolumeHealth)
 
 HANDLER(controller_get, ControllerGetVolume)
 {
-    struct volume_id id;
     struct csi_volume v;
     struct health h;
-    int r = need_id(q->volume_id, &id, err);
-    if (r == 0)
-        r = s->controller->get(s->ctx, call, &id, &v, &h, err);
+    int r = get_volume(s, call, q->volume_id, &v, &h, err);
     if (r < 0)
         return r;
     p->volume = volume_message(call, &v);
@@ -231,14 +233,11 @@ HANDLER(controller_get, ControllerGetVolume)
 
 HANDLER(controller_get_health, ControllerGetVolumeHealth)
 {
-    struct volume_id id;
     struct csi_volume v;
     struct health h;
-    int r = need_id(q->volume_id, &id, err);
+    int r = get_volume(s, call, q->volume_id, &v, &h, err);
     if (r == 0)
-        r = s->controller->get(s->ctx, call, &id, &v, &h, err);
-    if (r == 0)
-        p->volume_health = health_message(call, id.text, &h);
+        p->volume_health = health_message(call, v.id, &h);
     return r;
 }
 
