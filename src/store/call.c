@@ -61,6 +61,12 @@ void call_end(struct store_call *c, int code)
     job_done(&c->job);
 }
 
+bool call_is_ours(const struct store_call *c, const struct store_reply *r)
+{
+    struct str mine = c->job.args.write.idempotency_token;
+    return r->code == 0 && mine.len && str_eq(r->writer, mine);
+}
+
 void call_is_anothers(struct store_call *c)
 {
     err_set(&c->err, ERR_EXISTS,

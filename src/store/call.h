@@ -61,6 +61,8 @@ void call_go(struct store_call *c, const struct call_steps *steps);
 /* The next exchange is a HEAD of the object: a job of its own, so that a late one is sent again. `head_done` is called
  * once with its reply, and continues as `answered` does. */
 void call_head(struct store_call *c, void (*head_done)(struct store_call *c, const struct store_reply *r));
+/* Does the HEAD's reply contain this job's idempotency token? */
+bool call_is_ours(const struct store_call *c, const struct store_reply *r);
 /* The HEAD's reply becomes the job's: the object, or the failure. */
 void call_adopt(struct store_call *c, const struct store_reply *r);
 void call_end_as(struct store_call *c, const struct store_reply *r); /* the same, and ends the attempt */

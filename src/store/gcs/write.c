@@ -83,18 +83,12 @@ static void published(struct store_call *c)
     call_go(c, &gcs_sweep_steps);
 }
 
-static bool is_ours(const struct store_call *c, const struct store_reply *r)
-{
-    struct str mine = c->job.args.write.idempotency_token;
-    return r->code == 0 && mine.len && str_eq(r->writer, mine);
-}
-
 static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     bool is_missing = r->status == 404;
     if (is_missing && c->job.args.write.condition != STORE_IF_SAME) {
         call_contradicted(c);
-    } else if (is_missing || (r->code == 0 && !is_ours(c, r))) {
+    } else if (is_missing || (r->code == 0 && !call_is_ours(c, r))) {
         call_is_anothers(c);
     } else if (r->code == 0 && c->job.op == JOB_COMPLETE) {
         call_adopt(c, r);
@@ -283,7 +277,7 @@ static void first_head_done(struct store_call *c, const struct store_reply *r)
 {
     if (r->code < 0 && r->status != 404) {
         call_end_as(c, r);
-    } else if (is_ours(c, r)) {
+    } else if (call_is_ours(c, r)) {
         call_adopt(c, r);
         published(c);
     } else if (holds(c, r)) {

@@ -30,16 +30,10 @@ void s3_add_condition(struct store_call *c)
 
 /* ---- the writer of an object ------------------------------------------------------------------------------------- */
 
-bool s3_is_ours(const struct store_call *c, const struct store_reply *r)
-{
-    struct str mine = c->job.args.write.idempotency_token;
-    return r->code == 0 && mine.len && str_eq(r->writer, mine);
-}
-
 /* After a 412 the object may come from this upload: the reply to an earlier attempt was lost. */
 static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
-    if (s3_is_ours(c, r))
+    if (call_is_ours(c, r))
         call_end_as(c, r);
     else if (r->code == 0 || (r->status == 404 && c->job.args.write.condition == STORE_IF_SAME))
         call_is_anothers(c);

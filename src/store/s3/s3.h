@@ -93,8 +93,6 @@ extern const struct call_steps s3_put_steps, s3_begin_steps, s3_part_steps, s3_c
 /* ---- condition.c ------------------------------------------------------------------------------------------------- */
 
 void s3_add_condition(struct store_call *c);
-/* Does the reply to a HEAD contain this job's idempotency token? */
-bool s3_is_ours(const struct store_call *c, const struct store_reply *r);
 /* Must a HEAD precede this write? Then it is sent, and the write follows. */
 must_check bool s3_look_first(struct store_call *c);
 /* Is the reply about the condition? Then the call continues by itself. */

@@ -88,12 +88,17 @@ static void simple_end(struct store_call *c, int status)
 
 /* ---- PUT --------------------------------------------------------------------------------------------------------- */
 
-static void build_put(struct store_call *c)
+static void begin_put(struct store_call *c)
 {
     s3_begin(c, "PUT", c->job.args.write.key, STR_NULL);
     c->sends_body = true;
     add_object_headers(c);
     add_checksum(c, &c->job.args.body.digest);
+}
+
+static void build_put(struct store_call *c)
+{
+    begin_put(c);
     s3_add_condition(c);
     sign_body(c);
 }
@@ -118,10 +123,7 @@ const struct call_steps s3_put_steps = {build_put, NULL, NULL, answered_put};
 
 static void build_probe(struct store_call *c, const char *header, const char *value)
 {
-    s3_begin(c, "PUT", c->job.args.write.key, STR_NULL);
-    c->sends_body = true;
-    add_object_headers(c);
-    add_checksum(c, &c->job.args.body.digest);
+    begin_put(c);
     call_header(c, header, str_of(value));
     sign_body(c);
 }
@@ -278,7 +280,7 @@ static void build_complete(struct store_call *c)
 static void completed_before(struct store_call *c, const struct store_reply *r)
 {
     bool is_other = r->code == 0 || r->status == 404;
-    if (is_other && !s3_is_ours(c, r))
+    if (is_other && !call_is_ours(c, r))
         call_end(c, err_fail(&c->err, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND,
                              "404 NoSuchUpload: the upload was aborted, or never begun"));
     else
