@@ -10,7 +10,7 @@ enum {
     RUN_IDS = 1 << 20,      /* 16 MiB of keys at a time */
     BUFFER_IDS = 1 << 12,   /* for each run while merging: 4,096 runs (the most that 2^32 ids can make) need 64 MiB */
     RELEASE_IDS = 1 << 18,  /* paths to read before the mapped memory is released: 25 MB */
-    RELEASE_HEADS = 1 << 8, /* the same for single paths far from each other: each one loads 64 KiB */
+    RELEASE_HEADS = 1 << 8, /* the same if the paths are far from each other: each one loads 64 KiB */
     NATURAL_MAX = 1 << 18 /* runs that were listed in order: 20 MiB to merge them; pages of 1,000 keys are 262 M keys */
 };
 

@@ -85,7 +85,7 @@ void term_add_visible(struct sbuf *b, struct str s, size_t room)
         sbuf_addc(b, (unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f ? '?' : s.ptr[i]);
 }
 
-/* Lines that fit are not wrapped, so the last lines began two lines up. */
+/* A line that is cut to the width does not wrap: so the live lines can be found again by moving the cursor up. */
 static void add_line(struct sbuf *b, struct str line, size_t width)
 {
     term_add_visible(b, line, width);

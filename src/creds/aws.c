@@ -83,8 +83,8 @@ char *creds_aws_profile_value(const char *profile, const char *name)
     return value ? value : profile_value(profile_name(profile), name, false);
 }
 
-/* Unsupported settings of a profile. AWS tools prefer all but the last one to a key in the same profile, so the
- * key would be another identity. */
+/* Returns a setting of the profile that is not supported. AWS tools use each of them except the last before a key of
+ * the same profile: with that key, Cistern would have another identity than they. */
 static const char *other_way(const char *profile, bool has_key)
 {
     static const char *const ways[] = {"role_arn", "sso_session", "sso_start_url", "credential_process"};

@@ -383,8 +383,9 @@ static bool well_known_file(char *path, size_t size)
     return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
-/* With the dot at its end, no search domain completes the name. A cluster's domain could: a user with a namespace
- * "internal" would be the metadata server, and nothing else authenticates it. The request has the name without it. */
+/* The name is resolved with a dot at its end, so that no search domain of the cluster completes it: a Service in a
+ * namespace "internal" could pose as the metadata server, which nothing else authenticates. The Host header has the
+ * name without the dot. */
 static struct creds *open_metadata(void)
 {
     const char *host = env_get("GCE_METADATA_HOST");

@@ -16,7 +16,7 @@ struct child {
  * output goes to the new file `log` (NULL: /dev/null). */
 must_check int child_spawn(char *const argv[], const char *log, struct child *ret, struct err *err);
 
-/* `cistern hydrate --volume PATH`, and so on. */
+/* Starts the command of the job: `cistern hydrate --volume PATH` or `cistern export --volume PATH`. */
 must_check int child_start(const char *program, enum job_kind kind, const char *path, struct child *ret,
                            struct err *err);
 

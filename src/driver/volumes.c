@@ -39,8 +39,8 @@ int driver_create_volume(struct driver *d, struct space *s, const struct spec *w
     return r < 0 ? r : space_create(s, want, 0, &v, err);
 }
 
-/* Read only while no call works on the volume: an unmount ends the keeper's part first. A restarted keeper has
- * everything again as soon as the mirror is connected. */
+/* Valid only while no call works on the volume, because an unmount ends the keeper's part first. A restarted keeper
+ * gets all mounts back as soon as the mirror is connected. */
 static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
 {
     struct keeper_status status;

@@ -131,8 +131,8 @@ static int remember_upload(struct logbook *l, const struct logbook_line *r, stru
 {
     uint64_t parts = r->part_bytes ? (r->stamp.size_bytes + r->part_bytes - 1) / r->part_bytes : 0;
     if (parts == 0 || parts > PARTS_MAX || l->upload_count == UPLOADS_MAX)
-        return err_set(err, ERR_INVALID, "an upload of '%.*s' in %" PRIu64 " parts", (int)min_u64(r->path.len, 200),
-                       r->path.ptr, parts);
+        return err_set(err, ERR_INVALID, "the upload of '%.*s' is invalid: it has %" PRIu64 " parts",
+                       (int)min_u64(r->path.len, 200), r->path.ptr, parts);
     struct logbook_upload *u = xcalloc(1, sizeof *u);
     u->path = str_dup(r->path);
     u->key = str_dup(r->key);

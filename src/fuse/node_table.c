@@ -269,8 +269,8 @@ void nodes_forget(struct node_table *t, struct table_intent *i, uint64_t id, uin
     *ret = *d;
     ret->lookups = last ? 0 : d->lookups - n;
     if (last) {
-        i->closing =
-            d->backing; /* before the node is freed: a death between closes an id twice, never leaves it open */
+        /* Before the node is freed: a death in between closes the backing id twice, and never leaves it open. */
+        i->closing = d->backing;
         chain_remove(t, (uint32_t)id);
         t->head->opens -= d->opens;
         t->head->nodes = --t->n_nodes;

@@ -41,7 +41,7 @@ uint64_t nodes_find(struct node_table *t, const struct table_handle *h);
 
 /* The lookup counts that a dead process made for a request, and which of them this process has used again. */
 struct count_reuse {
-    uint32_t n; /* 0 for a request that comes for the first time */
+    uint32_t n; /* 0: the request is new, no dead process had it */
     bool used[COUNTED_MAX];
 };
 

@@ -12,7 +12,7 @@ enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, STEADY_R
  * to nothing below its limit. */
 static const double allowed_at_first = 1.0 / 16, allowed_at_limit = 1.0 / 64;
 static const double few = 0.5, nearly_all = 0.9;
-static const double below = 0.95; /* of the served rate: the store's token bucket fills again */
+static const double below = 0.95; /* of the served rate: lets the store's token bucket fill again */
 static const double growth_least = 1.0 / 64, growth_most = 1.0 / 4; /* of the limit, a round */
 static const double cut_most = 1.0 / 8;                             /* one round may have met a burst */
 
@@ -54,7 +54,7 @@ static void lower(struct pace *p, double sent_per_second, double share)
     p->share_then = share;
 }
 
-/* Slowly past the rate that was served last, then ever faster; by doubling after an outage. */
+/* Raises the limit slowly above the rate that was served last, then ever faster. After an outage the limit doubles. */
 static void raise(struct pace *p, double sent_per_second)
 {
     if (p->per_second == 0)

@@ -17,7 +17,7 @@ struct pace {
     bool is_blind;     /* every request was refused when the rate was lowered: the limit of the store is unknown */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing; 0: the default */
-    double share_then; /* when the limit was lowered: the next round shows whether that helped; 0: it was not */
+    double share_then; /* `share` when the limit was lowered: the next round compares; 0: it was not lowered */
     unsigned rounds;   /* for which `allowed` holds */
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
     /* This round: it ends when enough of the GETs that were sent in it are answered. */

@@ -59,8 +59,8 @@ static bool is_there(const struct hydrate *h, struct str path, uint64_t size_byt
     return target_stat(h->target, path, &st) && target_stat_matches(&st, path, size_bytes);
 }
 
-/* Where users can read the files, the journal does not know what became of them since the last run: a file is the
- * object's if it has its size and its time. */
+/* Users who can see the files may have changed them since the last run, which the journal does not know. So a file
+ * counts as the object's if it has the size and the time of the object. */
 static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours)
 {
     struct stat st;

@@ -108,7 +108,7 @@ static int open_staged(struct target *t, const char *path, struct err *err)
 {
     int r = dir_make(t->parent, t->state_name, 0700, &t->state, err);
     if (r < 0)
-        return err_wrap(err, "cannot build '%s' beside its place", path);
+        return err_wrap(err, "cannot make the state directory of '%s' beside it", path);
     r = take_lock(t, path, err);
     if (r < 0)
         return r;
@@ -254,7 +254,7 @@ int target_foreign_error(struct err *err)
     return err_advise(err, CIS_FOREIGN_FILE);
 }
 
-/* Some number: one file in 10^9 has it by chance. */
+/* A chosen fraction of the mtime marks an outdated file. One file in 10^9 has it by chance. */
 enum { OUTDATED_NS = 871436925 };
 
 bool target_is_outdated(const struct stat *st)
@@ -500,7 +500,7 @@ int target_space(const struct target *t, uint64_t *ret_bytes, uint64_t *ret_file
 {
     struct statvfs v;
     if (fstatvfs(t->data, &v) != 0)
-        return err_sys(err, errno, "cannot ask the file system for its space");
+        return err_sys(err, errno, "cannot read the free space of the file system");
     *ret_bytes = v.f_blocks ? (uint64_t)v.f_bavail * v.f_frsize : TARGET_SPACE_UNKNOWN; /* some FUSE file systems */
     *ret_files = v.f_files ? v.f_favail : TARGET_SPACE_UNKNOWN;                         /* btrfs and others */
     *ret_block = v.f_frsize ? v.f_frsize : 4096;

@@ -52,7 +52,8 @@ static void kill_processes(struct keeper *k)
     }
 }
 
-/* A keeper that cannot read our tables would lose our mounts. Keepers of the first version do not report theirs. */
+/* A keeper that cannot read our tables would lose our mounts. Keepers of the first version do not report which tables
+ * they read. */
 static int check_taker(const struct keeper *k, const struct wire_msg *ask, struct err *err)
 {
     uint64_t reads = ask->number ? ask->number : TABLE_OLDEST;
@@ -66,8 +67,8 @@ static int check_taker(const struct keeper *k, const struct wire_msg *ask, struc
     return 0;
 }
 
-/* The new keeper hangs up when it listens, or because it died; the first versions hang up shortly before they listen.
- * It may be stopped for any time and still continue, and two keepers must not serve one mount: so no timeout. */
+/* Has no timeout: a new keeper that is stopped for any time may still continue, and two keepers must not serve one
+ * mount. It hangs up when it listens, or because it died. The first versions hang up shortly before they listen. */
 static bool is_replaced(const struct keeper *k, int c)
 {
     struct pollfd p = {.fd = k->clients[c].fd, .events = POLLIN};

@@ -224,7 +224,7 @@ int keeper_mount_adopt(struct keeper *k, const char *id, struct wire_fds *own_fd
     struct pollfd p = {.fd = own_fds->fd[0], .events = POLLIN};
     struct keeper_mount *v;
     if (own_fds->fd[0] < 0 || own_fds->fd[1] < 0)
-        return err_set(err, ERR_CORRUPT, "volume '%s' came without its descriptors", id);
+        return err_set(err, ERR_CORRUPT, "volume '%s': the take-over has no descriptors for it", id);
     if (poll(&p, 1, 0) > 0 && p.revents & POLLERR)
         return err_set(err, ERR_NOT_FOUND, "volume '%s' was unmounted before the take-over", id);
     int r = set_up(k, &v, id, err);

@@ -26,7 +26,7 @@ struct kube_elector {
     uint64_t seen_ns;            /* when its version was first seen */
     uint64_t asked_ns;           /* when the running request was made */
     bool leading;
-    bool raced;   /* the last write was refused because another replica seemed to have written */
+    bool raced;   /* the last write conflicted: another replica seems to have written */
     bool hurried; /* an event arrived after the running request was made: read the lease again */
     bool releasing;
     void (*on_released)(void *ctx);

@@ -40,7 +40,7 @@ void kube_lease_release(struct kube_lease *l, void (*on_done)(void *ctx));
 void kube_lease_free(struct kube_lease *l); /* NULL is fine */
 DEFINE_AUTO(kube_lease, struct kube_lease, kube_lease_free)
 
-/* Any thread. How long no other can lead without a renewal; 0: not held. */
+/* Any thread. The time for which no other replica can lead, even without a renewal; 0: the lease is not held. */
 static inline uint64_t kube_lease_left_ns(const struct kube_lease *l)
 {
     uint64_t until = atomic_load(&l->held_until_ns), now = clock_boot_ns();

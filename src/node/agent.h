@@ -16,7 +16,7 @@ struct agent_options {
     struct driver *driver;            /* borrowed */
     const struct kube_config *config; /* copied */
     const char *node;                 /* the Node object's name; copied */
-    uint64_t resync_ns;               /* how often all orders are listed again unasked; 0: 30 min */
+    uint64_t resync_ns;               /* interval at which all orders are listed again; 0: 30 min */
 };
 
 must_check int agent_start(const struct agent_options *o, struct agent **ret, struct err *err);

@@ -190,7 +190,8 @@ static void on_error(void *ctx, const struct err *err, uint64_t wait_ns)
             duration_text(wait_ns, wait), NULL);
 }
 
-/* One object by name: for a watch by label the API server would match every write with every node. */
+/* Watches one object by its name: with a label selector, the API server would test each write against the watch of each
+ * node. */
 void pool_watch(struct agent_pool *p)
 {
     char selector[API_POOL_NAME_MAX + 32];

@@ -195,7 +195,7 @@ static struct claim_step without_prime(const struct claim_facts *f)
     /* The controller manager is about to write the claim. If we wrote first it would report a conflict to the user. */
     if (!f->target->provisioner.len)
         return wait_for("the storage-provisioner annotation is missing");
-    /* Before the prime: a target that is deleted then must wait until the prime is deleted. */
+    /* Set before the prime is created: a target that is deleted afterwards must wait until the prime is deleted. */
     if (!f->target->has_finalizer)
         return act(CLAIM_ADD_FINALIZER, "a prime claim will be created");
     return act(CLAIM_MAKE_PRIME, "the target has a node");

@@ -3,6 +3,7 @@
 #include "source_status.h"
 #include "util/clock.h"
 #include "util/err_kind.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 

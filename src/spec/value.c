@@ -64,7 +64,7 @@ static int text_parse(const struct spec_key *key, void *field, struct str text, 
     return 0;
 }
 
-/* libcurl would only report that it does not trust the server. */
+/* Checked here, because libcurl would only report that it does not trust the server. */
 static int pem_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     struct err why;
@@ -192,7 +192,6 @@ static int mode_parse(const struct spec_key *key, void *field, struct str text, 
     bool good = text.len >= 1 && text.len <= 4 && str_is_of(text, "01234567");
     for (size_t i = 0; good && i < text.len; i++)
         mode = mode * 8 + (uint64_t)(text.ptr[i] - '0');
-    }
     if (!good || mode > 0777)
         return refuse(key, text, err, "expected octal permission bits up to 0777, as text");
     number_store(field, mode);

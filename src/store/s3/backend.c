@@ -12,7 +12,7 @@ static bool wants_path_style(const struct store *s, const struct store_options *
            (e->tls && str_find(bucket, '.') >= 0); /* a wildcard certificate covers one label */
 }
 
-/* For messages: s3_base_url has already reported an error. */
+/* The URL for messages. NULL: unknown; s3_base_url() has reported why. */
 static char *server_url(const struct s3 *s3)
 {
     char aws[TRUST_URL_MAX];
