@@ -520,6 +520,8 @@ static enum exit_code run_job(struct export_cmd *j)
 
 static int check_usage(int argc, char **argv, struct err *err)
 {
+    if (flags.purpose && !flags.volume)
+        return err_set(err, ERR_INVALID, "--for is for --volume DIR: remove it");
     if (flags.volume ? argc != 1 : argc != 3)
         return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
     if (!flags.volume && strstr(argv[1], "://") && !strstr(argv[2], "://"))

@@ -60,12 +60,17 @@ static int unknown_flag(const struct opt *table, const char *arg, struct str nam
             nearest = o;
     if (nearest)
         return err_set(err, ERR_INVALID, "unknown flag '%s'; did you mean --%s?", arg, nearest->name);
+    if (arg[1] != '-' && name.len > 1 && find_letter(table, arg[1]))
+        return err_set(err, ERR_INVALID, "unknown flag '%s'; write each letter apart: -%c -%c", arg, arg[1], arg[2]);
     return err_set(err, ERR_INVALID, "unknown flag '%s'; --help lists them", arg);
 }
 
-static int store_number(const struct opt *o, struct str text, uint64_t value, struct err *err)
+/* `parsed` is the result of reading the value. */
+static int store_number(const struct opt *o, struct str text, int parsed, uint64_t value, struct err *err)
 {
-    if (value >= o->least && (o->most == 0 || value <= o->most)) {
+    if (parsed < 0 && o->most == 0)
+        return parsed;
+    if (parsed == 0 && value >= o->least && (o->most == 0 || value <= o->most)) {
         *(uint64_t *)o->target = value;
         return 0;
     }
@@ -83,6 +88,9 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
     case OPT_FLAG:
         return err_set(err, ERR_INVALID, "--%s takes no value", o->name);
     case OPT_TEXT:
+        if (value.len < o->least)
+            return err_set(err, ERR_INVALID, "--%s: its %s is empty: give one, or leave the flag out", o->name,
+                           o->value_name);
         *(const char **)o->target = value.ptr;
         break;
     case OPT_U64:
@@ -101,8 +109,8 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
         list->items[list->count++] = value.ptr;
         break;
     }
-    if (r == 0 && (o->kind == OPT_U64 || o->kind == OPT_BYTES || o->kind == OPT_DURATION))
-        r = store_number(o, value, number, err);
+    if (o->kind == OPT_U64 || o->kind == OPT_BYTES || o->kind == OPT_DURATION)
+        r = store_number(o, value, r, number, err);
     return r < 0 ? err_wrap(err, "--%s", o->name) : 0;
 }
 

@@ -22,7 +22,7 @@ struct opt {
     void *target;
     const char *value_name; /* in --help: "N", "GLOB"; NULL for flags */
     const char *help;       /* one line; NULL: not listed in --help, another name for a listed flag */
-    uint64_t least, most;   /* of a number; most 0: no limit */
+    uint64_t least, most;   /* of a number, or of the length of a text; most 0: no limit */
 };
 
 enum { OPT_LIST_MAX = 256 };
