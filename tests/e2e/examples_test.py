@@ -181,6 +181,12 @@ def test_an_examples_values_are_ones_that_the_chart_takes(name):
     assert bool(disks) == (name != "laptop")
 
 
+@pytest.mark.parametrize("name", ["README", *NAMES])
+def test_the_pods_of_an_example_need_no_image_of_yours(name):
+    images = {c["image"] for one in manifests(name) if pod_spec(one) for c in pod_spec(one)["containers"]}
+    assert images == {"busybox:1.37"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_explains_itself_and_its_access_and_is_in_the_index(name):
     text = (EXAMPLES / name / "README.md").read_text()
