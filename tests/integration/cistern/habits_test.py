@@ -170,14 +170,12 @@ def test_a_dry_export_leaves_no_record(bucket, tmp_path):
     bucket.remove("dry/file")
 
 
-@pytest.mark.parametrize("machine, code, told", [("Standard PC", 4, "this is not a Google Cloud machine"),
-                                                 ("Google Compute Engine", 5, "cannot find the address")])
-def test_google_without_credentials_fails_at_once_where_no_metadata_server_can_be(tmp_path, machine, code, told):
+@pytest.mark.parametrize("machine, timeout, code, told", [
+    ("Standard PC", "10m", 4, "this is not a Google Cloud machine"), ("Google Compute Engine", "5s", 5, "cannot find the address")])
+def test_google_without_credentials_fails_at_once_where_no_metadata_server_can_be(tmp_path, machine, timeout, code, told):
     """In a network of its own nothing answers. The firmware names the machine."""
     of_machine = "mount -t tmpfs tmpfs /sys/class && mkdir -p /sys/class/dmi/id && echo \"$0\" >/sys/class/dmi/id/product_name"
-    begin = time.monotonic()
     done = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", f'{of_machine} && exec "$@"', machine, CISTERN, "ls",
-                           "gs://some-bucket/", "--timeout", "5s"], env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+                           "gs://some-bucket/", "--timeout", timeout], env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code and told in done.stderr, done.stderr
-    assert code == 5 or time.monotonic() - begin < 3

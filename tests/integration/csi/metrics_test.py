@@ -195,7 +195,7 @@ def test_requests_of_mounts_are_counted_across_restarts_and_a_hanging_mount_dela
         began = time.monotonic()
         for _ in range(10):
             assert requests(scrape(watched), "make") == 22
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8
     finally:
         os.kill(pid, signal.SIGCONT)
     watched.unpublish(volume)

@@ -296,7 +296,7 @@ def test_a_newer_keeper_takes_over_and_the_older_ends(volumes):
         os.mkdir(volume.path / "folder")
         os.rmdir(volume.path / "folder")
     reader.stop()
-    assert reader.longest < 10
+    assert reader.longest < 60
     assert volume.status()["state"] == "serving"
 
 
@@ -375,8 +375,8 @@ def test_mount_without_a_process_is_unmounted_at_once_though_a_caller_waits(brea
     mounts.wait_for("a failure", lambda: "exit status 1" in keeper.log.read_text())
     began = time.monotonic()
     volume.unmount(0)
-    assert caller.wait(10) != 0
-    assert time.monotonic() - began < 10
+    assert caller.wait(30) != 0
+    assert time.monotonic() - began < 30
     assert os.listdir(other.path) == []
 
 

@@ -6,6 +6,8 @@ from .lib import DONE, Bucket
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.asan]
 COUNT, STALL_S = 2000, 90
+# Without a second request a slow reply takes minutes, and the run more than the limit of its time.
+PATIENT, SOON_S = ("--stall", "1h"), 90
 ROUND_TRIP, STALLS = "op=get,do=latency:5", f"op=get,after=400,every=200,do=latency:{STALL_S * 1000}"
 
 
@@ -42,11 +44,11 @@ def test_answers_that_stand_still_in_their_middle_are_started_over(bucket, tmp_p
 
 
 def test_a_body_that_is_far_slower_than_others_is_started_over_once(tmp_path):
-    """4 MiB at 200 KB a second took 20 s, while the others came at once."""
+    """4 MiB at 20 KB a second take 200 s, while the others come at once."""
     with Bucket("s/a/:600:2000", "s/l/:30:4Mi") as bucket:
-        bucket.fault("op=get,key=s/l/*27,nth=1,do=slow:200000", ROUND_TRIP)
-        end, extra = hydrated(bucket, "s/", tmp_path / "out", count=630)
-        assert end["seconds"] < 15
+        bucket.fault("op=get,key=s/l/*27,nth=1,do=slow:20000", ROUND_TRIP)
+        end, extra = hydrated(bucket, "s/", tmp_path / "out", *PATIENT, count=630)
+        assert end["seconds"] < SOON_S
         assert 1 <= extra - end["hedged"] <= 6
         bucket.no_faults()
         bucket.fault("op=get,key=s/l/*27,do=slow:400000", ROUND_TRIP)
@@ -54,16 +56,16 @@ def test_a_body_that_is_far_slower_than_others_is_started_over_once(tmp_path):
 
 
 @pytest.mark.parametrize("objects, rule", [
-    ("f/:4:64Mi", "op=get,nth=7,do=slow:200000"),  # 8 MiB took 42 s
-    ("f/:500:100Ki", "op=get,nth=3,do=slow:2000"),  # 100 KiB took 51 s
-    ("f/:40:1000", "op=get,nth=30,do=latency:25000"),
+    ("f/:4:64Mi", "op=get,nth=7,do=slow:20000"),  # 8 MiB take 420 s
+    ("f/:500:100Ki", "op=get,nth=3,do=slow:500"),  # 100 KiB take 200 s
+    ("f/:40:1000", "op=get,nth=30,do=latency:250000"),
 ])
 def test_a_small_run_does_not_wait_for_one_slow_answer(tmp_path, objects, rule):
     count = int(objects.split(":")[1])
     with Bucket(objects) as bucket:
         bucket.fault(rule)
-        end, _ = hydrated(bucket, "f/", tmp_path / "out", count=count)
-        assert end["seconds"] < 15
+        end, _ = hydrated(bucket, "f/", tmp_path / "out", *PATIENT, count=count)
+        assert end["seconds"] < SOON_S
 
 
 def test_a_part_that_is_far_slower_than_others_is_started_over_though_the_store_refuses_some(tmp_path):
@@ -103,16 +105,16 @@ def test_the_second_answer_may_be_the_worse_one(bucket, tmp_path):
 
 @pytest.mark.parametrize("number, how", [(1, "stall"), (1, "slow:2000"), (2, "stall:1000")])
 def test_a_page_of_the_listing_that_hangs_or_crawls_is_asked_for_again(bucket, tmp_path, number, how):
-    """The store has one address. It took 33 s until the page was asked for again."""
+    """The store has one address. The page was asked for again after the stall timeout."""
     bucket.fault(f"op=list,nth={number},do={how}")
-    end, _ = hydrated(bucket, "h/", tmp_path / "out")
+    end, _ = hydrated(bucket, "h/", tmp_path / "out", *PATIENT)
     assert bucket.fired() == [1]
-    assert end["seconds"] < 15
+    assert end["seconds"] < SOON_S
 
 
 def test_a_head_of_a_large_object_that_hangs_is_asked_for_again(tmp_path):
     with Bucket("h/:2:32Mi") as bucket:
         bucket.fault("op=head,nth=1,do=stall")
-        end, _ = hydrated(bucket, "h/", tmp_path / "out", count=2)
+        end, _ = hydrated(bucket, "h/", tmp_path / "out", *PATIENT, count=2)
         assert bucket.fired() == [1]
-        assert end["seconds"] < 15
+        assert end["seconds"] < SOON_S

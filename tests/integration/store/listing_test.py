@@ -44,7 +44,7 @@ def test_many_readers_find_every_key_once_in_order_and_in_few_requests(shape, la
 
 
 def test_many_readers_are_faster_than_one_where_pages_take_time():
-    with BucketServer("--objects", "k/:100000:10", "--latency", "20ms") as server:
+    with BucketServer("--objects", "k/:30000:10", "--latency", "200ms") as server:
         begin = time.monotonic()
         in_one_reader(server, "bench/k/")
         middle = time.monotonic()
