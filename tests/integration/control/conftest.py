@@ -11,7 +11,7 @@ CRDS = pathlib.Path(__file__).parents[3] / "charts/cistern/templates/crds"
 
 def install_crds(cluster):
     cluster.kubectl("apply", "-f", str(CRDS))
-    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=120s", timeout=150)
     for kind in ("cisternvolumes", "cisternpools", "bucketsources"):
         cluster.await_("api", lambda kind=kind: cluster.get(f"/apis/cistern.io/v1alpha1/{kind}"))
 

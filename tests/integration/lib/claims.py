@@ -24,7 +24,10 @@ GIB = 1 << 30
 DRIVER, TOPOLOGY = "csi.cistern.io", "topology.cistern.io/node"
 
 
-def wait_for(condition, seconds=30, what=""):
+PATIENCE = 120  # seconds: the machine may be busy
+
+
+def wait_for(condition, seconds=PATIENCE, what=""):
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -217,7 +220,7 @@ class World:
     def start(self):
         c = self.cluster.start()
         c.kubectl("apply", "-f", CRDS)
-        c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        c.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE}s", timeout=2 * PATIENCE)
         c.create("/api/v1/namespaces", {"metadata": {"name": OURS}})
         c.create(f"/api/v1/namespaces/{OURS}/serviceaccounts", {"metadata": {"name": "cistern-job"}})
         c.create("/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}})
@@ -325,7 +328,7 @@ class World:
         claims = f"/api/v1/namespaces/{ns}/persistentvolumeclaims"
         for claim in self.items(claims):
             self.delete_claim(ns, claim["metadata"]["name"])
-        wait_for(lambda: not self.items(claims), 60, f"no claim is left in {ns}")
+        wait_for(lambda: not self.items(claims), PATIENCE, f"no claim is left in {ns}")
         self.wait_for_nothing_left()
 
     def items(self, path):
@@ -353,10 +356,10 @@ class World:
         except ApiError as e:
             return e.code == 404
 
-    def wait_for_bound(self, ns, name="claim", seconds=40):
+    def wait_for_bound(self, ns, name="claim", seconds=PATIENCE):
         return wait_for(lambda: (c := self.claim(ns, name))["status"]["phase"] == "Bound" and c, seconds, f"{ns}/{name} bound")
 
-    def wait_for_nothing_left(self, seconds=40):
+    def wait_for_nothing_left(self, seconds=PATIENCE):
         def left():
             return {"primes": [o["metadata"]["name"] for o in self.primes()],
                     "jobs": [o["metadata"]["name"] for o in self.jobs()],

@@ -21,7 +21,7 @@ NAMESPACE = "cistern-system"
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def eventually(look, seconds=20, what=None):
+def eventually(look, seconds=60, what=None):
     """The first answer of `look` that is true."""
     end = time.monotonic() + seconds
     while True:

@@ -63,7 +63,7 @@ def test_a_volume_that_is_made_after_its_prime_claim_went_is_not_retained(world,
     world.delete_claim(ns)
     wait_for(lambda: not world.primes())
     world.every_node(silent=False)
-    wait_for(lambda: world.is_gone(ns), 60)
+    wait_for(lambda: world.is_gone(ns))
     world.wait_for_nothing_left()
 
 
@@ -157,7 +157,7 @@ def test_a_claim_may_be_deleted_at_every_step(world, ns, step):
     world.delete_claim(ns)
     world.every_node(silent=False)
     if step == "job":
-        wait_for(lambda: all("deletionTimestamp" in j["metadata"] for j in world.jobs()), 2, "the job is cancelled")
+        wait_for(lambda: all("deletionTimestamp" in j["metadata"] for j in world.jobs()), what="the job is cancelled")
     wait_for(lambda: world.is_gone(ns))
     assert step == "bound" or (not world.primes() and not world.jobs())
     world.wait_for_nothing_left()
@@ -206,7 +206,7 @@ def test_a_full_node_is_left_for_another(world, ns):
     wait_for(lambda: world.events(ns, "NodeFull"))
     world.nodes[1].full = False
     world.nodes[1].hydrates = True
-    bound = world.wait_for_bound(ns, seconds=90)
+    bound = world.wait_for_bound(ns)
     pv = world.cluster.get(f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}")
     assert world.cluster.get(f"{API}/cisternvolumes/{pv['metadata']['name']}")["spec"]["nodeName"] == "node-1"
     wait_for(lambda: not world.primes())
@@ -222,7 +222,7 @@ def test_a_cordoned_node_is_left_and_the_copy_begins_elsewhere(world, ns):
     try:
         for node in world.nodes:
             node.hydrates = node.name != first
-        world.wait_for_bound(ns, seconds=90)
+        world.wait_for_bound(ns)
         assert {v["spec"]["nodeName"] for v in world.volumes() if "release" not in v["spec"]} != {first}
     finally:
         world.cluster.patch(f"/api/v1/nodes/{first}", {"spec": {"unschedulable": None}})
@@ -250,7 +250,7 @@ def test_a_denied_source_is_reported_and_continues_after_access_is_granted(world
     assert status["lastError"]["id"] == "CIS1403"
     wait_for(lambda: world.metric("cistern_claim_failing") == 1)
     world.every_node(fault=None)
-    world.wait_for_bound(ns, seconds=90)
+    world.wait_for_bound(ns)
     wait_for(lambda: world.metric("cistern_claim_failing") == 0)
     status = wait_for(lambda: (s := world.cluster.get(f"{API}/namespaces/{ns}/bucketsources/data")["status"])
                       ["phase"] == "Ready" and s)
@@ -344,7 +344,7 @@ def test_two_replicas_make_one_of_everything_and_the_second_goes_on_for_the_firs
     assert len(world.primes()) == len(world.jobs()) == len(world.pvs()) == 1
     led = world.log("controller1").count("event=leading ")
     world.kill("controller0", signal.SIGTERM)  # gives the lease back
-    wait_for(lambda: world.log("controller1").count("event=leading ") > led, 15, "the second leads")
+    wait_for(lambda: world.log("controller1").count("event=leading ") > led, what="the second leads")
     world.every_node(hydrates=True)
     world.wait_for_bound(ns)
     world.start_controller()
@@ -367,12 +367,12 @@ def test_retry_of_a_source_reaches_the_volumes_that_exist_and_wakes_their_node(w
     pool = f"{API}/cisternpools/{volume['spec']['nodeName']}.default"
     woken = world.cluster.get(pool)["spec"].get("volumesGeneration", 0)
     change_source(world, ns, retry={"maxAttempts": 3, "backoffCap": "2s"}, priority=["a"])
-    new = wait_for(lambda: world.volumes()[0]["spec"].get("retry"), 5)
+    new = wait_for(lambda: world.volumes()[0]["spec"].get("retry"))
     assert new == {"maxAttempts": 3, "maxElapsed": "1800000ms", "backoffBase": "250ms", "backoffCap": "2000ms"}
-    wait_for(lambda: world.cluster.get(pool)["spec"].get("volumesGeneration", 0) > woken, 5)
+    wait_for(lambda: world.cluster.get(pool)["spec"].get("volumesGeneration", 0) > woken)
     assert world.volumes()[0]["spec"]["source"] == volume["spec"]["source"]  # all else was copied for good
     change_source(world, ns, retry=None)
-    wait_for(lambda: world.volumes()[0]["spec"]["retry"]["maxAttempts"] == 8, 5)
+    wait_for(lambda: world.volumes()[0]["spec"]["retry"]["maxAttempts"] == 8)
     world.every_node(hydrates=True)
     world.wait_for_bound(ns)
 
@@ -383,12 +383,12 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
     world.make_pod(ns)
     wait_for(world.jobs)
     change_source(world, ns, suspend=True)
-    wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], 3, "the job is ended")
+    wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], what="the job is ended")
     wait_for(lambda: not world.jobs())  # its pod works until then
     world.every_node(hydrates=True)
     assert world.primes() and world.claim(ns)["status"]["phase"] == "Pending"
     change_source(world, ns, suspend=False)
-    wait_for(lambda: world.jobs() or world.claim(ns)["status"]["phase"] == "Bound", 3, "it goes on")
+    wait_for(lambda: world.jobs() or world.claim(ns)["status"]["phase"] == "Bound", what="it goes on")
     world.wait_for_bound(ns)
 
 
@@ -397,9 +397,9 @@ def test_a_repeated_failure_is_reported_once_a_minute(world, ns):
     world.make_claim(ns)
     world.make_pod(ns)
     failed = world.log().count('event="job failed"')
-    wait_for(lambda: world.log().count('event="job failed"') >= failed + 4, 60, "four Jobs fail")
+    wait_for(lambda: world.log().count('event="job failed"') >= failed + 4, what="four Jobs fail")
     told = wait_for(lambda: [e for r in ("HydrationFailed", "HydrationRetrying") for e in world.events(ns, r)])
     seen = [(e["involvedObject"]["kind"], e.get("count", 1), "503" in e["message"]) for e in told]
     assert sorted(seen) == [("PersistentVolumeClaim", 1, True), ("Pod", 1, True)], told
     world.every_node(fault=None)
-    world.wait_for_bound(ns, seconds=90)
+    world.wait_for_bound(ns)

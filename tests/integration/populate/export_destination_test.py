@@ -93,7 +93,7 @@ def test_a_destination_that_would_refuse_has_events_on_source_claim_and_pod_whic
         found = {e["involvedObject"]["kind"]: e["message"] for e in world.events(ns, reason)}
         return found if len(found) == 3 else None
 
-    messages = wait_for(events, 10, f"{reason} on source, claim and pod")
+    messages = wait_for(events, what=f"{reason} on source, claim and pod")
     assert set(messages) == {"BucketSource", "PersistentVolumeClaim", "Pod"}
     assert all(said in m for m in messages.values()), messages
     world.wait_for_bound(ns)

@@ -49,7 +49,7 @@ def pod_comes_to(world, ns, node):
 
 def test_a_scheduler_that_gives_up_waiting_disturbs_no_hydration(world, ns):
     things, node = begin(world, ns)
-    wait_for(lambda: gave_up(world, ns) >= 2, 40, "the scheduler gives up twice")
+    wait_for(lambda: gave_up(world, ns) >= 2, what="the scheduler gives up twice")
     assert made(world) == (things, node)
     assert world.claim(ns)["metadata"]["annotations"][SELECTED] == node
     pod_comes_to(world, ns, node)
@@ -59,7 +59,7 @@ def test_a_claim_that_lost_its_node_gets_it_back_and_its_pod_comes_to_what_is_fi
     things, node = begin(world, ns)
     world.cluster.patch(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/claim", {"metadata": {"annotations": {SELECTED: None}}})
     wait_for(lambda: world.claim(ns)["metadata"]["annotations"].get(SELECTED) == node)
-    wait_for(lambda: gave_up(world, ns) >= 1, 40, "the scheduler comes to the same node and waits again")
+    wait_for(lambda: gave_up(world, ns) >= 1, what="the scheduler comes to the same node and waits again")
     assert made(world) == (things, node)
     pod_comes_to(world, ns, node)
 

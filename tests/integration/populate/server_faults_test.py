@@ -38,7 +38,7 @@ def live(world, ns):
         world.make_pod(ns, name, f"pod-of-{name}")
     world.make_claim(ns, "plain", source=None)
     world.make_pod(ns, "plain", "pod-of-plain")
-    wait_for(lambda: len(world.jobs()) == 3, 90, "three jobs")
+    wait_for(lambda: len(world.jobs()) == 3, what="three jobs")
     world.end_pod(ns, "pod-of-given-up")
     world.delete_claim(ns, "given-up")
     for node in world.nodes:
@@ -51,7 +51,7 @@ def live(world, ns):
         world.end_pod(ns, f"pod-of-{name}")
         world.delete_claim(ns, name)
     for name in ("first", "second", "plain", "given-up"):
-        wait_for(lambda name=name: world.is_gone(ns, name), 90, f"{name} is gone")
+        wait_for(lambda name=name: world.is_gone(ns, name), what=f"{name} is gone")
     world.wait_for_nothing_left(90)
     assert world.children["controller0"].poll() is None, world.log()[-3000:]
 

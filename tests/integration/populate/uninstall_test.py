@@ -75,7 +75,7 @@ def test_uninstalling_frees_claims_of_every_stage_and_touches_no_volume(world):
     world.forget_leader()
     world.every_node(hydrates=True, exports=None)
     world.start_controller()  # installed again: what was released ends, and nothing of the deleted claim stays
-    wait_for(lambda: [v["spec"]["claimRef"]["name"] for v in world.volumes()] == ["bound"], 60)
+    wait_for(lambda: [v["spec"]["claimRef"]["name"] for v in world.volumes()] == ["bound"])
 
 
 def test_uninstalling_deletes_what_the_controllers_created_and_nothing_else(world):
