@@ -518,25 +518,29 @@ static enum exit_code run_job(struct export_cmd *j)
     return r == -ERR_CANCELLED ? EXIT_INTERRUPTED : exit_code_of(err.code);
 }
 
-static int check_usage(int argc, char **argv, struct err *err)
+/* Of `export DIR URI`. */
+static int check_ends(char **argv, struct err *err)
 {
-    if (flags.purpose && !flags.volume)
+    if (flags.purpose)
         return err_set(err, ERR_INVALID, "--for is for --volume DIR: remove it");
-    if (flags.volume ? argc != 1 : argc != 3)
-        return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
-    if (!flags.volume && strstr(argv[1], "://") && !strstr(argv[2], "://"))
+    if (strstr(argv[1], "://") && !strstr(argv[2], "://"))
         return err_set(err, ERR_INVALID,
                        "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", argv[2],
                        argv[1]);
-    if (!flags.volume && refuse_uri(argv[1], argv[1], argv[2], err) < 0)
-        return -ERR_INVALID;
+    return refuse_uri(argv[1], argv[1], argv[2], err);
+}
+
+static int check_usage(int argc, char **argv, struct err *err)
+{
+    if (flags.volume ? argc != 1 : argc != 3)
+        return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
         return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
     /* A verdict for release certifies the whole policy of the volume. */
     if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
         return err_set(err, ERR_INVALID,
                        "--since, --include and --exclude are for DIR: a volume is exported by its own policy");
-    return 0;
+    return flags.volume ? 0 : check_ends(argv, err);
 }
 
 /* Read with the export's lock held and before the walk: a later publish changes the number. */
