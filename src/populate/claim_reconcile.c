@@ -130,51 +130,6 @@ void claim_pvs_done(struct claim_pvs *v)
     *v = (struct claim_pvs){0};
 }
 
-/* ---- grants ------------------------------------------------------------------------------------------------------ */
-
-static bool grants_from(const json *grant, const struct claim *target)
-{
-    const json *from = json_at(grant, "spec.from");
-    for (size_t i = 0; i < json_count(from); i++) {
-        const json *f = json_item(from, i);
-        if (json_str_at(f, "group").len == 0 && str_eq(json_str_at(f, "kind"), STR("PersistentVolumeClaim")) &&
-            str_eq(json_str_at(f, "namespace"), target->namespace))
-            return true;
-    }
-    return false;
-}
-
-static bool grants_to(const json *grant, const struct claim *target)
-{
-    const json *to = json_at(grant, "spec.to");
-    for (size_t i = 0; i < json_count(to); i++) {
-        const json *t = json_item(to, i);
-        struct str name = json_str_at(t, "name");
-        if (str_eq(json_str_at(t, "group"), STR(NAME_API_GROUP)) &&
-            str_eq(json_str_at(t, "kind"), STR("BucketSource")) && (!name.len || str_eq(name, target->source)))
-            return true;
-    }
-    return false;
-}
-
-/* Is crossNamespace set, and does a ReferenceGrant allow this claim to name its source in another namespace? */
-static int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err)
-{
-    *ret = false;
-    if (!p->o.cross_namespace || str_eq(target->source_namespace, target->namespace))
-        return 0;
-    auto_json answer = NULL;
-    struct kube_request q = {
-        .verb = KUBE_LIST, .resource = &kube_reference_grants, .ns = target->source_namespace, .fence = p->o.lease};
-    int r = kube_call(p->o.kube, &q, &answer, err);
-    if (r < 0)
-        return r == -ERR_UNSUPPORTED ? 0 : r; /* a cluster without ReferenceGrants grants nothing */
-    const json *items = json_at(answer, "items");
-    for (size_t i = 0; i < json_count(items) && !*ret; i++)
-        *ret = grants_from(json_item(items, i), target) && grants_to(json_item(items, i), target);
-    return 0;
-}
-
 /* ---- node -------------------------------------------------------------------------------------------------------- */
 
 enum claim_node node_state(struct populate *p, struct str name)
@@ -403,7 +358,7 @@ static int read_facts(struct claim_view *v)
     if (r < 0 || !f->target)
         return r;
     r = read_class(v);
-    /* A request to the server: only if the result is used. */
+    /* Unknown grants are an error: a claim that needs none must not wait for them. */
     if (r == 0 && f->target->source.len && !f->prime && !f->target->volume_name.len && !f->target->deleting)
         r = source_is_granted(p, f->target, &f->cross_namespace, v->err);
     if (r < 0)

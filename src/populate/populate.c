@@ -94,6 +94,14 @@ static void index_claim_source(const json *claim, struct sbuf *ret)
         sbuf_addf(ret, "%.*s/%.*s", STR_FMT(c.source_namespace), STR_FMT(c.source));
 }
 
+static void index_claim_foreign(const json *claim, struct sbuf *ret)
+{
+    struct claim c;
+    struct err ignored;
+    if (claim_read(claim, &c, &ignored) == 0 && c.source.len && !str_eq(c.source_namespace, c.namespace))
+        sbuf_add(ret, c.source_namespace);
+}
+
 static struct str pv_claim_of(const json *pv)
 {
     struct str uid;
@@ -194,7 +202,7 @@ static void job_deleted(void *ctx, struct str key, const json *job)
     job_changed(ctx, key, job);
 }
 
-static int enqueue_claim(void *ctx, struct str key, const json *claim)
+int populate_enqueue_claim(void *ctx, struct str key, const json *claim)
 {
     (void)key;
     populate_enqueue(ctx, 'c', claim_uid_of(claim));
@@ -207,7 +215,7 @@ static void source_changed(void *ctx, struct str key, const json *source)
     (void)source;
     populate_enqueue(p, 's', key);
     source_probe_enqueue(p, key);
-    kube_informer_each(p->claims, INDEX_SOURCE, key, enqueue_claim, p); /* that wait for it */
+    kube_informer_each(p->claims, INDEX_SOURCE, key, populate_enqueue_claim, p); /* that wait for it */
 }
 
 void populate_volume_changed(struct populate *p, struct str name, const json *volume)
@@ -251,7 +259,7 @@ static void enqueue_all(struct populate *p)
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
         job_limit_forget_waiting(&p->limits[slot]);
     pthread_mutex_unlock(&p->lock);
-    kube_informer_each(p->claims, -1, STR_NULL, enqueue_claim, p);
+    kube_informer_each(p->claims, -1, STR_NULL, populate_enqueue_claim, p);
     kube_informer_each(p->jobs, -1, STR_NULL, enqueue_job, p);
     kube_informer_each(p->o.volumes, -1, STR_NULL, enqueue_volume, p);
     kube_informer_each(p->sources, -1, STR_NULL, enqueue_source, p);
@@ -284,16 +292,17 @@ static void trim_job(void *ctx, json *job)
 static void watch(struct populate *p)
 {
     struct kube *k = p->o.kube;
-    p->claims =
-        kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_persistent_volume_claims,
-                                                             .indexes = {{index_claim_uid}, {index_claim_source}},
-                                                             .transform = trim_claim,
-                                                             .keep_managed_fields = true,
-                                                             .ctx = p,
-                                                             .on_added = claim_changed,
-                                                             .on_updated = claim_changed,
-                                                             .on_deleted = claim_changed,
-                                                             .on_error = watch_failed});
+    const struct kube_informer_options of_claims = {
+        .resource = &kube_persistent_volume_claims,
+        .indexes = {{index_claim_uid}, {index_claim_source}, {index_claim_foreign}},
+        .transform = trim_claim,
+        .keep_managed_fields = true,
+        .ctx = p,
+        .on_added = claim_changed,
+        .on_updated = claim_changed,
+        .on_deleted = claim_changed,
+        .on_error = watch_failed};
+    p->claims = kube_informer_new(k, &of_claims);
     p->classes = kube_informer_new(
         k, &(struct kube_informer_options){.resource = &kube_storage_classes, .ctx = p, .on_error = watch_failed});
     p->sources = kube_informer_new(k, &(struct kube_informer_options){.resource = &api_sources,
@@ -344,6 +353,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
         return r;
     }
     watch(p);
+    grants_open(p);
     foreign_events_open(p);
     *ret = p;
     return 0;
@@ -367,6 +377,7 @@ void populate_free(struct populate *p)
     kube_informer_free(p->classes);
     kube_informer_free(p->sources);
     kube_informer_free(p->jobs);
+    kube_informer_free(p->grants);
     kube_informer_free(p->prime_events);
     kube_informer_free(p->job_events);
     key_states_done(p);

@@ -14,7 +14,8 @@
 #define RECHECK_NS (10 * NS_PER_SECOND)    /* for changes that cause no event: a cordoned node, a new class */
 #define WRITE_EVERY_NS (5 * NS_PER_SECOND) /* of a BucketSource's status */
 
-enum { INDEX_CLAIM, INDEX_SOURCE };    /* of claims: the target's uid, the source's "ns/name" */
+/* Of claims: the target's uid, the source's "ns/name", the source's namespace if it is not the claim's own. */
+enum { INDEX_CLAIM, INDEX_SOURCE, INDEX_FOREIGN };
 enum { INDEX_ORDER, INDEX_JOB_CLAIM }; /* of Jobs: the CisternVolume's name, the target's uid */
 
 /* A volume has one Job of each at a time. */
@@ -65,6 +66,8 @@ struct populate {
     struct kube_informer *claims, *classes, *sources, *jobs; /* owned */
     struct kube_informer *prime_events;                      /* owned: the provisioner's, about primes */
     struct kube_informer *job_events;                        /* owned: the Job controller's, about pods of Jobs */
+    struct kube_informer *grants;                            /* owned; NULL: crossNamespace is not set */
+    atomic_bool has_no_grants;                               /* the cluster does not have this kind */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     atomic_bool was_synced;                                  /* all informers were, at some time */
     struct metric_series *in_flight;
@@ -92,7 +95,9 @@ void work_end(struct populate *p);
 
 /* Keys: a letter for the kind, a slash and a name. */
 void populate_enqueue(struct populate *p, char kind, struct str name);
-int populate_enqueue_volume(void *p, struct str name, const json *volume); /* for kube_informer_each() */
+/* For kube_informer_each(). */
+int populate_enqueue_volume(void *p, struct str name, const json *volume);
+int populate_enqueue_claim(void *p, struct str key, const json *claim);
 
 /* The state of a key. NULL: it has none, and `create` is not set, or KEY_STATES_MAX is reached. */
 struct key_state *key_state_get(struct populate *p, char kind, struct str name, bool create);
@@ -162,6 +167,13 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
 void claim_events_done(struct populate *p);
+
+/* ---- grant.c ----------------------------------------------------------------------------------------------------- */
+
+void grants_open(struct populate *p);
+/* Is crossNamespace set, and does a ReferenceGrant allow this claim to name its source in another namespace? ERR_AGAIN:
+ * not known yet. */
+must_check int source_is_granted(struct populate *p, const struct claim *target, bool *ret, struct err *err);
 
 /* ---- foreign_event.c --------------------------------------------------------------------------------------------- */
 

@@ -237,8 +237,8 @@ def test_values_of_jobs_and_identities_become_flags_of_the_controller(rendered):
         "--allow-address=10.1.2.3/32", "--deny-address=10.0.0.0/8", "--gke-project=acme",
         "--gke-identity-provider=https://container.googleapis.com/v1/x"}
     granted = [r for r in rules(rendered["everything"], "ClusterRole", "cistern-controller") if r[1] == "referencegrants"]
-    assert granted and not [r for r in rules(rendered["defaults"], "ClusterRole", "cistern-controller")
-                            if r[1] == "referencegrants"]
+    assert {r[2] for r in granted} == {"list", "watch"}
+    assert not [r for r in rules(rendered["defaults"], "ClusterRole", "cistern-controller") if r[1] == "referencegrants"]
 
 
 def test_only_the_nodes_own_pods_are_root(rendered):

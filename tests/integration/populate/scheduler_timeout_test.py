@@ -87,11 +87,12 @@ def grant(world, owner, user, name="grant", source=None):
         "spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": user}], "to": [to]}})
 
 
-def claim_of(world, ns, owner, name="claim"):
+def claim_of(world, ns, owner, name="claim", has_pod=True):
     world.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {"metadata": {"name": name}, "spec": {
         "storageClassName": "cistern", "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "1Gi"}},
         "dataSourceRef": {"apiGroup": "cistern.io", "kind": "BucketSource", "name": "data", "namespace": owner}}})
-    world.make_pod(ns, name, f"pod-of-{name}")
+    if has_pod:
+        world.make_pod(ns, name, f"pod-of-{name}")
 
 
 def owner_of(world, ns):
@@ -121,9 +122,34 @@ def test_a_grant_that_is_taken_back_stops_new_claims_and_no_volume_that_exists(w
     claim_of(world, ns, owner, "early")
     wait_for(world.jobs)
     world.cluster.delete(f"{GRANTS}/namespaces/{owner}/referencegrants/grant")
-    claim_of(world, ns, owner, "late")
-    wait_for(lambda: world.events(ns, "SourceDenied"))
+    claim_of(world, ns, owner, "late", has_pod=False)
+    wait_for(lambda: world.events(ns, "SourceDenied"))  # the controller has seen the deletion
+    world.make_pod(ns, "late", "pod-of-late")
+    wait_for(lambda: world.claim(ns, "late")["metadata"].get("annotations", {}).get(SELECTED))
     assert len(world.primes()) == 1
     world.every_node(hydrates=True)
     world.wait_for_bound(ns, "early")
     assert not world.claim(ns, "late")["spec"].get("volumeName")
+
+
+def lists_of_grants(world):
+    lines = world.cluster.kubectl("get", "--raw", "/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("apiserver_request_total{")
+               and all(word in line for word in ('resource="referencegrants"', 'verb="LIST"')))
+
+
+def test_claims_that_wait_for_a_grant_send_no_requests_for_it(world, ns, grants):
+    owner, count = owner_of(world, ns), 10
+    for number in range(count):
+        claim_of(world, ns, owner, f"claim-{number}", has_pod=False)
+    wait_for(lambda: len(world.events(ns, "SourceDenied")) == count)
+    before, reconciled = lists_of_grants(world), world.log().count("next=nothing")
+    for round in range(3):
+        for number in range(count):
+            world.cluster.patch(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/claim-{number}",
+                                {"metadata": {"annotations": {"round": str(round)}}})
+    wait_for(lambda: world.log().count("next=nothing") >= reconciled + count)
+    assert lists_of_grants(world) == before
+    grant(world, owner, ns)
+    world.make_pod(ns, "claim-0", "pod")
+    world.wait_for_bound(ns, "claim-0")
