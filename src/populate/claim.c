@@ -13,6 +13,13 @@ static struct claim_step wait_with_event(enum claim_event event, const char *why
     return (struct claim_step){.action = CLAIM_NOTHING, .event = event, .why = why};
 }
 
+/* The store of a source that was ready does not answer as before. Neither a claim without a pod nor a Job that still
+ * retries would tell. */
+static struct claim_step wait_for_source(const struct claim_facts *f, const char *why)
+{
+    return wait_with_event(f->is_degraded ? CLAIM_EVENT_SOURCE_DEGRADED : CLAIM_EVENT_NONE, why);
+}
+
 static struct claim_step act(enum claim_action action, const char *why)
 {
     return (struct claim_step){.action = action, .why = why};
@@ -120,7 +127,7 @@ static struct claim_step with_prime(const struct claim_facts *f)
     if (f->filled)
         return act(CLAIM_HAND_OVER, "the volume is filled");
     return f->is_suspended ? wait_with_event(CLAIM_EVENT_SOURCE_SUSPENDED, "the BucketSource is suspended")
-                           : wait_for("the volume is being filled");
+                           : wait_for_source(f, "the volume is being filled");
 }
 
 bool claim_is_pending(const struct claim_facts *f)
@@ -188,7 +195,7 @@ static struct claim_step without_prime(const struct claim_facts *f)
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     if (!f->target->selected_node.len)
-        return wait_for("no pod uses the claim yet");
+        return wait_for_source(f, "no pod uses the claim yet");
     /* While the target names a node, the scheduler considers no other. */
     if (f->node == CLAIM_NODE_GONE)
         return (struct claim_step){CLAIM_UNSELECT, CLAIM_EVENT_NODE_GONE, "the node was deleted"};

@@ -67,6 +67,7 @@ struct claim_facts {
     bool has_source; /* the BucketSource exists */
     bool is_source_valid;
     bool is_suspended;    /* the BucketSource has suspend: true */
+    bool is_degraded;     /* the BucketSource was ready, and its last probe failed */
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */
     bool is_too_large;    /* no pool of the class has room for a target without a node */
     bool filled;          /* the prime's volume may be handed over: hydrated, or its mode does not wait for hydration */
@@ -99,6 +100,7 @@ enum claim_event {
     CLAIM_EVENT_CLASS_INVALID,
     CLAIM_EVENT_SOURCE_SUSPENDED,
     CLAIM_EVENT_SOURCE_INVALID,
+    CLAIM_EVENT_SOURCE_DEGRADED,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
     CLAIM_EVENT_CLAIM_INVALID,
     CLAIM_EVENT_POOL_NOT_FOUND, /* no node of its topologies has the pool of the class */

@@ -150,8 +150,9 @@ struct claim_view {
     struct claim_pair pair;
     struct claim_pvs pvs;
     struct claim_class class;
-    struct err source_invalid; /* if the BucketSource is not valid */
-    struct err pools_full;     /* if no pool has room for the claim */
+    struct err source_invalid;  /* if the BucketSource is not valid */
+    struct err source_degraded; /* if its last probe failed */
+    struct err pools_full;      /* if no pool has room for the claim */
     struct claim_facts facts;
     struct err *err;
 };
@@ -185,6 +186,9 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
         return err_wrap(err, "StorageClass %.*s", STR_FMT(t->class_name));
     case CLAIM_EVENT_SOURCE_INVALID:
         err_copy(err, &v->source_invalid);
+        return err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(t->source_namespace), STR_FMT(t->source));
+    case CLAIM_EVENT_SOURCE_DEGRADED:
+        err_copy(err, &v->source_degraded);
         return err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(t->source_namespace), STR_FMT(t->source));
     case CLAIM_EVENT_REFERENCE_INVALID:
         return err_fail(err, ERR_INVALID, CIS_CLAIM_REFERENCE_INVALID,
@@ -248,6 +252,7 @@ static void send_event(const struct claim_view *v, struct key_state *m, enum cla
         [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
         [CLAIM_EVENT_SOURCE_SUSPENDED] = "SourceSuspended",
         [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
+        [CLAIM_EVENT_SOURCE_DEGRADED] = "SourceDegraded",
         [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
         [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
         [CLAIM_EVENT_CLAIM_INVALID] = "ClaimInvalid",
@@ -339,14 +344,35 @@ static int read_claims(struct claim_view *v)
     return r;
 }
 
-static int check_source(const json *object, bool *ret_is_suspended, struct err *err)
+static int check_source(const json *object, struct api_source **ret, struct err *err)
 {
-    auto_api_source source = NULL;
     auto_spec spec = NULL;
-    int r = api_source_read(object, &source, err);
-    if (r == 0)
-        *ret_is_suspended = source->suspend;
-    return r == 0 ? api_source_spec(source, &spec, err) : r;
+    int r = api_source_read(object, ret, err);
+    return r == 0 ? api_source_spec(*ret, &spec, err) : r;
+}
+
+/* Only the probe's own error: those of other claims' volumes in the status of the source are not of this claim. */
+static void read_probe(struct claim_view *v, const struct api_source *s)
+{
+    struct source_probe probe;
+    char key[KEY_BYTES_MAX];
+    snprintf(key, sizeof key, "%s/%s", s->meta.namespace, s->meta.name);
+    v->facts.is_degraded = source_probe_find(v->p, str_of(key), s->meta.generation, &probe) && probe.was_ready &&
+                           probe.count > 0 && probe.failed;
+    v->source_degraded = probe.err;
+}
+
+static void read_source(struct claim_view *v)
+{
+    const struct claim *t = v->facts.target;
+    auto_api_source source = NULL;
+    auto_json object = kube_informer_get(v->p->sources, t->source_namespace, t->source);
+    v->facts.has_source = object != NULL;
+    v->facts.is_source_valid = object && check_source(object, &source, &v->source_invalid) == 0;
+    if (!source)
+        return;
+    v->facts.is_suspended = source->suspend;
+    read_probe(v, source);
 }
 
 static int read_facts(struct claim_view *v)
@@ -363,9 +389,7 @@ static int read_facts(struct claim_view *v)
         r = source_is_granted(p, f->target, &f->cross_namespace, v->err);
     if (r < 0)
         return r;
-    auto_json source = kube_informer_get(p->sources, f->target->source_namespace, f->target->source);
-    f->has_source = source != NULL;
-    f->is_source_valid = source && check_source(source, &f->is_suspended, &v->source_invalid) == 0;
+    read_source(v);
     struct str node = f->prime ? f->prime->prime_node : f->target->selected_node;
     f->node = node.len ? node_state(p, node) : CLAIM_NODE_READY;
     f->job_left = !is_handed_over(v) && kube_informer_count_by(p->jobs, INDEX_JOB_CLAIM, v->uid) > 0;

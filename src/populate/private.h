@@ -54,6 +54,7 @@ struct source_probe {
     uint64_t due_ns;     /* monotonic: of the next probe */
     unsigned failures;   /* failed probes in a row */
     unsigned count;      /* of probes; 0: the following fields are not known yet */
+    bool was_ready; /* at some time, perhaps of an earlier generation */
     bool failed;
     struct api_probe answer; /* with the error of the export */
     struct err err;

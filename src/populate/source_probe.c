@@ -95,6 +95,8 @@ static bool note(struct populate *p, struct str source, const struct api_source 
     bool fails = got->failed || export_failed(&got->answer);
     bool has_recovered = (known->failed && !got->failed) ||
                          (export_failed(&known->answer) && got->answer.tried_export && !got->answer.export_err.code);
+    /* The status is from before this probe, and outlives the controller. */
+    known->was_ready |= !got->failed || s->status.phase == API_SOURCE_READY;
     known->count++;
     known->failed = got->failed;
     known->answer = got->answer;

@@ -161,6 +161,75 @@ def test_many_sources_are_all_asked_and_none_twice(world, ns):
         assert server.stats()["requests"] == 60
 
 
+# ---- a source that was ready and fails later
+
+def event_of(world, ns, name, kind="PersistentVolumeClaim"):
+    return next((e["message"] for e in world.events(ns, "SourceDegraded")
+                 if e["involvedObject"]["kind"] == kind and e["involvedObject"]["name"] == name), None)
+
+
+def reconciles(world, ns, name):
+    return world.log().count(f"event=claim namespace={ns} claim={name} ")
+
+
+def wait_for_reconcile(world, ns, name):
+    """One that begins after this call."""
+    before = reconciles(world, ns, name)
+    world.cluster.patch(f"/api/v1/namespaces/{ns}/persistentvolumeclaims/{name}", {"metadata": {"labels": {"again": "true"}}})
+    wait_for(lambda: reconciles(world, ns, name) >= before + 2)
+
+
+def test_source_that_was_ready_and_fails_is_an_event_of_its_waiting_claims_only(world, ns, store):
+    keys(world, ns)
+    make(world, ns, store)
+    make(world, ns, store, "wrong", endpoint="https://127.0.0.1:9")
+    for name in ("data", "wrong"):
+        world.make_claim(ns, f"of-{name}", source=name)
+    wait_for_phase(world, ns, "Ready")
+    wait_for_phase(world, ns, "Degraded", "wrong")
+    world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": {"endpoint": "https://127.0.0.1:8"}})
+    message = wait_for(lambda: event_of(world, ns, "of-data"), 60)
+    assert message.startswith(f"BucketSource {ns}/data: ") and "127.0.0.1:8" in message and "CIS1611" in message, message
+    wait_for_reconcile(world, ns, "of-wrong")
+    assert not event_of(world, ns, "of-wrong"), "that source was never ready: its Job has the cause"
+
+
+def test_source_that_fails_while_its_claim_is_filled_is_an_event_of_claim_and_pod(world, ns, store):
+    keys(world, ns)
+    make(world, ns, store)
+    wait_for_phase(world, ns, "Ready")
+    world.every_node(hydrates=False)
+    try:
+        world.make_claim(ns)
+        world.make_pod(ns)
+        wait_for(lambda: [v for v in world.volumes() if v["spec"].get("claim") == f"{ns}/claim" and v.get("status", {}).get("phase") == "Hydrating"], 90)
+        assert not event_of(world, ns, "claim")
+        world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": {"endpoint": "https://127.0.0.1:8"}})
+        assert "CIS1611" in wait_for(lambda: event_of(world, ns, "pod", "Pod"), 60)
+        assert event_of(world, ns, "claim")
+    finally:
+        world.every_node(hydrates=True)
+    world.wait_for_bound(ns)
+
+
+def test_errors_of_other_claims_of_a_source_send_no_event_to_a_claim(world, ns, store):
+    keys(world, ns)
+    make(world, ns, store)
+    wait_for_phase(world, ns, "Ready")
+    world.make_claim(ns, "waiting")
+    world.every_node(fault={"object": "data/a", "id": "CIS1510", "code": "NO_SPACE", "message": "too large", "attempts": 1})
+    try:
+        world.make_claim(ns, "small")
+        world.make_pod(ns, "small")
+        assert wait_for_phase(world, ns, "Degraded", seconds=90)["lastError"]["message"] == "too large"
+        wait_for_reconcile(world, ns, "waiting")
+        assert not event_of(world, ns, "waiting") and not event_of(world, ns, "small")
+    finally:
+        world.every_node(fault=None)
+    world.wait_for_bound(ns, "small", 90)
+
+
+
 # ---- what a namespace's owner may not reach through the controller
 
 def anonymous(world, ns, endpoint, name="data", **spec):

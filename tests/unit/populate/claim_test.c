@@ -1,93 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "claim.h"
-#include "unit.h"
-#include "util/names.h"
-
-#define S(text)                                                                                                        \
-    {                                                                                                                  \
-        (text), sizeof(text) - 1                                                                                       \
-    }
-
-static const struct claim_class our_class = {.ours = true, .waits = true, .has_pool = true};
-
-/* A claim whose pod was given node a: as the scheduler leaves it to us. */
-static const struct claim fresh = {
-    .namespace = S("train"),
-    .name = S("weights"),
-    .uid = S("u1"),
-    .class_name = S("cistern"),
-    .selected_node = S("a"),
-    .provisioner = S(NAME_DRIVER),
-    .source = S("llama"),
-    .source_namespace = S("train"),
-};
-/* The prime claim that Cistern created, bound to its volume. */
-static const struct claim made = {
-    .namespace = S(NAME_NAMESPACE),
-    .name = S("prime-u1"),
-    .uid = S("p1"),
-    .class_name = S("cistern"),
-    .selected_node = S("a"),
-    .prime_node = S("a"),
-    .volume_name = S("pvc-p1"),
-    .phase = CLAIM_BOUND,
-};
-static const struct claim_pv fresh_pv = {.name = S("pvc-p1"), .claim_uid = S("p1"), .policy = S("Delete")};
-
-/* A world to change: everything as it is while the volume is being filled. */
-struct world {
-    struct claim target, prime;
-    struct claim_pv pv;
-    struct claim_facts f;
-};
-
-static struct world *filling(void)
-{
-    static struct world w;
-    w = (struct world){.target = fresh, .prime = made, .pv = fresh_pv};
-    w.target.has_finalizer = true;
-    w.f = (struct claim_facts){.own_namespace = S(NAME_NAMESPACE),
-                               .target = &w.target,
-                               .prime = &w.prime,
-                               .pv = &w.pv,
-                               .class = &our_class,
-                               .has_source = true,
-                               .is_source_valid = true,
-                               .node = CLAIM_NODE_READY,
-                               .job_left = true,
-                               .volume_left = true};
-    return &w;
-}
-
-/* Before Cistern has created an object. */
-static struct world *untouched(void)
-{
-    struct world *w = filling();
-    w->target.has_finalizer = false;
-    w->f.prime = NULL;
-    w->f.pv = NULL;
-    w->f.job_left = w->f.volume_left = false;
-    return w;
-}
-
-/* The volume was turned to the target, which does not know it yet. */
-static struct world *handed_over(void)
-{
-    struct world *w = filling();
-    w->pv.claim_uid = w->target.uid;
-    w->f.job_left = w->f.volume_left = false;
-    w->f.filled = true;
-    return w;
-}
-
-static void next_is(struct world *w, enum claim_action action, enum claim_event event)
-{
-    struct claim_step s = claim_next(&w->f);
-    if (s.action != action)
-        fail_msg("next is '%s' (%s), not '%s'", claim_action_name(s.action), s.why, claim_action_name(action));
-    assert_int_equal(s.event, event);
-    assert_non_null(s.why);
-}
+#include "claim_world.h"
 
 /* ---- before the prime -------------------------------------------------------------------------------------------- */
 
@@ -114,49 +26,6 @@ static void a_claim_without_a_pod_is_not_written(void **state)
     struct world *w = untouched();
     w->target.selected_node = STR_NULL;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
-}
-
-static void a_waiting_claim_has_an_event_with_the_cause(void **state)
-{
-    (void)state;
-    struct world *w = untouched();
-    w->f.has_source = false;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
-    w->f.is_too_large = true;
-    w->f.has_source = true;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOLS_FULL);
-    w->f.has_source = false;
-    w->target.selected_node = STR_NULL; /* reported before a pod uses the claim, too */
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_NOT_FOUND);
-
-    w = untouched();
-    w->f.is_source_valid = false;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_SOURCE_INVALID);
-
-    const struct claim_class invalid = {.ours = true, .waits = true, .is_invalid = true};
-    w = untouched();
-    w->f.class = &invalid;
-    w->target.selected_node = STR_NULL;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
-    w->target.source = STR_NULL;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_INVALID);
-    w->target.is_invalid = true;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLAIM_INVALID);
-    w->target.bad_kind = STR("BucketSorce");
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_REFERENCE_INVALID);
-    w->target.phase = CLAIM_BOUND;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
-
-    const struct claim_class immediate = {.ours = true}, foreign = {.waits = true};
-    w = untouched();
-    w->f.class = &immediate;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_IMMEDIATE);
-    w->f.class = &foreign;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_FOREIGN_CLASS);
-    w->f.class = &(struct claim_class){.ours = true, .waits = true};
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOL_NOT_FOUND);
-    w->f.class = NULL;
-    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_NOT_FOUND);
 }
 
 static void a_source_of_another_namespace_needs_a_grant(void **state)
@@ -569,7 +438,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_without_a_bucket_source_are_ignored),
         cmocka_unit_test(a_claim_without_a_pod_is_not_written),
-        cmocka_unit_test(a_waiting_claim_has_an_event_with_the_cause),
         cmocka_unit_test(a_source_of_another_namespace_needs_a_grant),
         cmocka_unit_test(the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller),
         cmocka_unit_test(a_target_of_a_node_that_is_gone_is_freed_before_a_prime_is_made),
