@@ -79,15 +79,19 @@ static void node_updated(void *ctx, struct str name, const json *node)
         node_changed(ctx, name, node);
 }
 
-/* A cluster may have thousands of large Nodes: keeps the cordon and the addresses. */
+/* A cluster may have thousands of large Nodes: keeps the cordon, the addresses and the kernel. */
 static void strip_node(void *ctx, json *node)
 {
+    static const char *const kept[] = {"status.addresses", "status.nodeInfo.kernelVersion"};
+    json *values[countof(kept)];
     (void)ctx;
-    json *addresses = json_take_at(node, "status.addresses");
+    for (size_t i = 0; i < countof(kept); i++)
+        values[i] = json_take_at(node, kept[i]);
     json_remove(node, "status");
     json_remove(node, "metadata.annotations");
-    if (addresses)
-        json_set(node, "status.addresses", addresses);
+    for (size_t i = 0; i < countof(kept); i++)
+        if (values[i])
+            json_set(node, kept[i], values[i]);
 }
 
 /* Decisions made before the first sync may be wrong: repeat them. */

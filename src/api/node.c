@@ -10,6 +10,26 @@ bool api_node_has_taint(const json *node, const char *key)
     return false;
 }
 
+/* Takes the number at the front, and one character behind it: "6.12.1-gke" gives 6, then 12. False: no digit. */
+static bool take_number(struct str *s, unsigned *ret)
+{
+    size_t digits = 0;
+    *ret = 0;
+    while (digits < s->len && digits < 4 && s->ptr[digits] >= '0' && s->ptr[digits] <= '9')
+        *ret = 10 * *ret + (unsigned)(s->ptr[digits++] - '0');
+    *s = str_from(*s, min_u64(digits + 1, s->len));
+    return digits > 0;
+}
+
+bool api_node_maps_fuse(const json *node)
+{
+    unsigned major, minor;
+    struct str version = json_str_at(node, "status.nodeInfo.kernelVersion");
+    if (!take_number(&version, &major) || !take_number(&version, &minor))
+        return true;
+    return major > 6 || (major == 6 && minor >= 12);
+}
+
 static bool is_value_in(struct str value, const json *values)
 {
     struct str one;

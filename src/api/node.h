@@ -10,5 +10,9 @@
 
 bool api_node_has_taint(const json *node, const char *key);
 
+/* Can its kernel show a FUSE mount with the ids of a pod in a user namespace? That needs Linux 6.12. True for a node
+ * that does not report a version. */
+bool api_node_maps_fuse(const json *node);
+
 /* Has the node the labels of one of these terms? `topologies`: allowedTopologies of a StorageClass; NULL: any node. */
 bool api_node_is_in(const json *node, const json *topologies);

@@ -39,7 +39,7 @@ static bool tell_listed(struct populate *p, const json *list, const struct kube_
         const json *pod = json_item(pods, i);
         struct kube_ref about = kube_ref_of(&kube_pods, pod);
         about.ns = claim->ns;
-        if (!claim_is_used_by(claim->name, pod))
+        if (!claim_is_used_by(claim->name, pod) || (what->concerns && !what->concerns(pod)))
             continue;
         found = true;
         kube_event(p->o.events, &about, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "claim %.*s: %s",
@@ -102,6 +102,17 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
     return found;
 }
 
+static void tell_claim(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+{
+    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
+}
+
+void claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+{
+    if (tell_pods(p, claim, what, true))
+        tell_claim(p, claim, what);
+}
+
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what)
 {
@@ -109,7 +120,7 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
     bool is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return;
-    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
+    tell_claim(p, claim, what);
     bool found = tell_pods(p, claim, what, !is_same);
     if (!m)
         return;

@@ -40,6 +40,11 @@ struct key_state {
     unsigned pod_looks;               /* for pods that wait, with this reason; the pause after each doubles */
     /* Hashes of the versions of the last events of foreign_event.c; 0: none. A claim has the first only. */
     uint64_t foreign_events[JOB_SLOTS];
+    enum {
+        USERS_UNKNOWN,
+        USERS_UNMOUNTED,
+        USERS_MOUNTED
+    } users;             /* when pods in user namespaces were last looked for */
     unsigned probes;     /* of a source: number of probes that its status includes */
     uint64_t generation; /* of a source, when its volumes were last enqueued; 0: unknown */
 };
@@ -54,7 +59,7 @@ struct source_probe {
     uint64_t due_ns;     /* monotonic: of the next probe */
     unsigned failures;   /* failed probes in a row */
     unsigned count;      /* of probes; 0: the following fields are not known yet */
-    bool was_ready; /* at some time, perhaps of an earlier generation */
+    bool was_ready;      /* at some time, perhaps of an earlier generation */
     bool failed;
     struct api_probe answer; /* with the error of the export */
     struct err err;
@@ -167,6 +172,8 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
+/* Only if a pod that the event concerns waits for the claim. */
+void claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what);
 void claim_events_done(struct populate *p);
 
 /* ---- grant.c ----------------------------------------------------------------------------------------------------- */
@@ -196,6 +203,9 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
  * nothing. */
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why);
+/* Its pod is in a user namespace, which the kernel of its node cannot map a FUSE mount to. CSI calls do not have this
+ * field of a pod: the driver cannot refuse it. Looked for when the volume is new, and when it is mounted. */
+void volume_event_send_user_namespace(struct populate *p, struct key_state *m, const struct api_volume *volume);
 /* Its node is drained without the files that it could not export. kube_event() limits it to one a minute. */
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the events of a volume: to its claim and the pods that wait for it, to its PersistentVolume and to its node. */
+#include "api/node.h"
 #include "api/source.h"
 #include "private.h"
 #include "util/clock.h"
@@ -99,6 +100,36 @@ void volume_event_send_refusal(struct populate *p, struct key_state *m, const st
         return;
     snprintf(report.text, sizeof report.text, "an administrator must admit Jobs of Cistern: %s", why->text);
     claim_event_send(p, m, &claim, &report);
+}
+
+static bool is_in_user_namespace(const json *pod)
+{
+    struct err ignored;
+    bool host_users = true;
+    return json_opt_bool(pod, "spec.hostUsers", &host_users, &ignored) == 0 && !host_users;
+}
+
+void volume_event_send_user_namespace(struct populate *p, struct key_state *m, const struct api_volume *volume)
+{
+    struct kube_ref claim;
+    struct err err;
+    char line[ERR_LINE_MAX];
+    struct populate_event report = {
+        .warning = true, .reason = "UserNamespaceUnsupported", .concerns = is_in_user_namespace};
+    const char *access = api_volume_parameter(volume, "access");
+    bool is_mounted = api_condition_is(&volume->status.conditions, API_MOUNTED, API_TRUE);
+    bool is_seen = m->users == (is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED);
+    m->users = is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED;
+    if (is_seen || (access && strcmp(access, "bind") == 0) || !find_claim(volume, &claim))
+        return;
+    auto_json node = kube_informer_get(p->o.nodes, STR_NULL, str_of(volume->node));
+    if (!node || api_node_maps_fuse(node))
+        return;
+    (void)err_fail(&err, ERR_UNSUPPORTED, CIS_USER_NAMESPACE_UNSUPPORTED,
+                   "hostUsers: false: Linux %.*s of node %s cannot map a FUSE mount, and the container will not start",
+                   STR_FMT(json_str_at(node, "status.nodeInfo.kernelVersion")), volume->node);
+    snprintf(report.text, sizeof report.text, "%s", err_line(&err, line, sizeof line));
+    claim_event_send_if_found(p, &claim, &report);
 }
 
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume)

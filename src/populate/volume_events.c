@@ -19,8 +19,7 @@ static_assert(ERR_LINE_MAX + 32 <= VOLUME_EVENT_TEXT_MAX, "likewise for an error
 static struct populate_event *add(struct populate_event *ret, size_t *count, bool warning, const char *reason)
 {
     struct populate_event *r = &ret[(*count)++];
-    r->warning = warning;
-    r->reason = reason;
+    *r = (struct populate_event){.warning = warning, .reason = reason};
     return r;
 }
 

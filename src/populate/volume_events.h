@@ -10,7 +10,8 @@ enum { VOLUME_EVENT_TEXT_MAX = KUBE_EVENT_MESSAGE_MAX + 1, VOLUME_EVENTS_MAX = 4
 
 struct populate_event {
     bool warning;
-    const char *reason; /* static */
+    const char *reason;                /* static */
+    bool (*concerns)(const json *pod); /* only such pods get it; NULL: all that wait for the claim */
     char text[VOLUME_EVENT_TEXT_MAX];
 };
 

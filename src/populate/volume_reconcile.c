@@ -523,8 +523,10 @@ static void send_events(struct volume_view *v)
 {
     if (!v->volume)
         return;
-    if (v->state)
+    if (v->state) {
         volume_event_send(v->p, v->state, v->volume, v->source_json);
+        volume_event_send_user_namespace(v->p, v->state, v->volume);
+    }
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
         job_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
     if (lets_drain(v))

@@ -306,8 +306,9 @@ class World:
         return self.cluster.create(f"/api/v1/namespaces/{ns}/persistentvolumeclaims", {
             "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}, "spec": spec})
 
-    def make_pod(self, ns, claim="claim", name="pod"):
+    def make_pod(self, ns, claim="claim", name="pod", **spec):
         return self.cluster.create(f"/api/v1/namespaces/{ns}/pods", {"metadata": {"name": name}, "spec": {
+            **spec,
             "containers": [{"name": "c", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}})
 

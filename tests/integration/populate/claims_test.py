@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from integration.lib.claims import API, OURS, wait_for
+from integration.lib.claims import API, OURS, condition, wait_for
 
 FINALIZER = "cistern.io/populate-target-protection"
 
@@ -138,6 +138,49 @@ def test_pod_gets_the_events_of_its_claim(world, ns):
     world.make_claim(ns)
     world.make_pod(ns)
     assert message_on_both(world, ns, "HydrationStarted").startswith("hydrating ")
+
+
+# ---- pods in user namespaces
+
+@pytest.fixture
+def kernel(world):
+    """Sets the kernel of all nodes."""
+    def run(version):
+        for node in world.nodes:
+            world.cluster.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"nodeInfo": {"kernelVersion": version}}})
+    yield run
+    run("")
+
+
+def user_namespace_events(world, ns):
+    return {e["involvedObject"]["name"]: e["message"] for e in world.events(ns, "UserNamespaceUnsupported")}
+
+
+@pytest.mark.parametrize("version, access, is_reported", [("6.1.0-18-amd64", "auto", True), ("6.12.3", "auto", False), ("6.1.0", "bind", False)])
+def test_pod_in_user_namespace_gets_an_event_about_an_old_kernel_before_its_volume_is_filled(world, ns, kernel, version, access, is_reported):
+    kernel(version)
+    world.every_node(hydrates=False)
+    world.make_class(f"class-{ns}", access=access)
+    world.make_claim(ns, cls=f"class-{ns}")
+    world.make_pod(ns, hostUsers=False)
+    wait_for(lambda: {e["involvedObject"]["kind"] for e in world.events(ns, "HydrationStarted")} == {"PersistentVolumeClaim", "Pod"}, 40)
+    told = user_namespace_events(world, ns)
+    assert told.keys() == ({"claim", "pod"} if is_reported else set()), told
+    for message in told.values():
+        assert "CIS3026" in message and version in message and "access: bind" in message, message
+
+
+def test_later_pod_in_user_namespace_gets_an_event_about_an_old_kernel_when_the_volume_is_mounted(world, ns, kernel):
+    kernel("5.15.0")
+    world.make_claim(ns)
+    world.make_pod(ns, name="first")
+    name = world.wait_for_bound(ns)["spec"]["volumeName"]
+    world.end_pod(ns, "first")
+    world.make_pod(ns, name="second", hostUsers=False)
+    assert not user_namespace_events(world, ns)
+    volume = world.cluster.get(f"{API}/cisternvolumes/{name}")
+    world.nodes[0].tell(volume, conditions=[condition("Mounted", "True", "Staged")])
+    assert "second" in wait_for(lambda: user_namespace_events(world, ns))
 
 
 @pytest.mark.parametrize("step", ["before a pod", "guarded", "job", "bound"])

@@ -36,7 +36,9 @@ static void a_hydration_sends_one_event_at_its_start_and_one_at_its_end(void **s
     auto_api_volume v = hydrating();
     struct populate_event_state m = {0};
     struct populate_event r[VOLUME_EVENTS_MAX];
+    memset(r, 0xff, sizeof r);
     assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 1);
+    assert_null(r[0].concerns);
     assert_string_equal(r[0].reason, "HydrationStarted");
     assert_string_equal(r[0].text, "hydrating 100 MiB in 4 objects from gs://acme/llama/ on node n1");
     assert_int_equal(volume_events_of_hydration(v, &m, 102 * SECOND, r), 0);
