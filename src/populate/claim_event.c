@@ -3,7 +3,10 @@
 #include "private.h"
 #include "util/clock.h"
 
-#define NO_POD_NS (2 * NS_PER_SECOND)      /* a pod is often created right after its claim; doubled up to RECHECK_NS */
+#define NO_POD_NS (2 * NS_PER_SECOND) /* a pod is often created right after its claim; doubled up to RECHECK_NS */
+/* Lists of waiting pods, a second and in a burst. Claims with a mistake, of one namespace or of many, leave the other
+ * requests that this client may send to claims without. */
+enum { LISTS_QPS = 10, LISTS_BURST = 40, NAMESPACE_QPS = 1, NAMESPACE_BURST = 20 };
 #define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
 
 /* The pods of a namespace that wait. A namespace may have thousands of claims with a mistake: one list serves all whose
@@ -22,11 +25,28 @@ static void pod_list_free(struct pod_list *own_l)
     free(own_l);
 }
 
+void claim_events_open(struct populate *p)
+{
+    pthread_mutex_init(&p->pods_lock, NULL);
+    token_bucket_init(&p->lists, LISTS_QPS, LISTS_BURST);
+    for (size_t i = 0; i < POD_LIST_SLOTS; i++)
+        token_bucket_init(&p->lists_of_namespace[i], NAMESPACE_QPS, NAMESPACE_BURST);
+}
+
+static bool may_list(struct populate *p, struct str ns)
+{
+    auto_lock(&p->pods_lock);
+    uint64_t now_ns = clock_now_ns();
+    return token_bucket_take(&p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS], now_ns) == 0 &&
+           token_bucket_take(&p->lists, now_ns) == 0;
+}
+
 void claim_events_done(struct populate *p)
 {
     struct pod_list *l;
     while ((l = list_pop(&p->pod_lists, struct pod_list, node)) != NULL)
         pod_list_free(l);
+    pthread_mutex_destroy(&p->pods_lock);
 }
 
 /* Sends the event to the pods in the list that use the claim; returns whether there is one. */
@@ -88,6 +108,11 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
     struct err ignored; /* best effort, as all events */
     if (!is_first && tell_kept(p, claim, what, &found))
         return found;
+    if (!may_list(p, claim->ns)) {
+        if (is_first)
+            (void)tell_kept(p, claim, what, &found);
+        return found;
+    }
     uint64_t now_ns = clock_now_ns();
     json *list = NULL;
     struct kube_request q = {.verb = KUBE_LIST,

@@ -332,7 +332,7 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
     p->limits[SLOT_HYDRATE] = (struct job_limit){.max_per_node = o->hydrations_a_node_max};
     p->limits[SLOT_EXPORT] = (struct job_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
-    pthread_mutex_init(&p->pods_lock, NULL);
+    claim_events_open(p);
     pthread_cond_init(&p->idle, NULL);
     p->seconds = metric_new(METRIC_HISTOGRAM, "volume_populator_operation_seconds",
                             "Time from the creation of a prime claim to the end of its operation.", "result",
@@ -386,7 +386,6 @@ void populate_free(struct populate *p)
         job_limit_done(&p->limits[slot]);
     pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
-    pthread_mutex_destroy(&p->pods_lock);
     free(p);
 }
 

@@ -6,6 +6,7 @@
 #include "claim.h"
 #include "job_limit.h"
 #include "kube/queue.h"
+#include "kube/token_bucket.h"
 #include "populate/populate.h"
 #include "util/map.h"
 #include "util/thread.h"
@@ -49,6 +50,7 @@ struct key_state {
     uint64_t generation; /* of a source, when its volumes were last enqueued; 0: unknown */
 };
 
+enum { POD_LIST_SLOTS = 256 };
 enum { KEY_STATES_MAX = 200000, KEY_BYTES_MAX = 512, PROBE_THREADS = 16, PROBE_SLOTS = 256 };
 
 /* Result of the last request to a source's store. Under populate.lock, all of it. */
@@ -89,8 +91,10 @@ struct populate {
     const char *probing[PROBE_THREADS]; /* namespaces of the running probes; NULL: a free thread */
     /* Monotonic: the earliest first probe of a new source, by the hash of its namespace. */
     uint64_t probe_slot_ns[PROBE_SLOTS];
-    pthread_mutex_t pods_lock; /* guards the field below */
-    struct list pod_lists;     /* pod_list: owned */
+    pthread_mutex_t pods_lock;                              /* guards the fields below */
+    struct list pod_lists;                                  /* pod_list: owned */
+    struct token_bucket lists;                              /* of waiting pods, of all namespaces */
+    struct token_bucket lists_of_namespace[POD_LIST_SLOTS]; /* by the hash of its name */
 };
 
 /* ---- state.c ----------------------------------------------------------------------------------------------------- */
@@ -174,6 +178,7 @@ void claim_event_send(struct populate *p, struct key_state *m, const struct kube
                       const struct populate_event *what);
 /* Only if a pod that the event concerns waits for the claim. */
 void claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what);
+void claim_events_open(struct populate *p);
 void claim_events_done(struct populate *p);
 
 /* ---- grant.c ----------------------------------------------------------------------------------------------------- */
