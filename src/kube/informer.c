@@ -242,6 +242,10 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
                    "1 while the API server has more objects of a kind than Cistern reads: it decides nothing.",
                    "resource", NULL),
         o->resource->plural);
+    i->count = metric_series(metric_new(METRIC_GAUGE, "cistern_objects",
+                                        "Objects of a kind that Cistern has read from the API server, 200,000 at most.",
+                                        "resource", NULL),
+                             o->resource->plural);
     i->again.fire = pause_ended;
     i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)

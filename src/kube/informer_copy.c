@@ -67,6 +67,7 @@ int copy_put(struct kube_informer *i, json *tree, struct err *err)
     mark(i, x);
     wake(i, key);
     pthread_mutex_unlock(&i->lock);
+    metric_set(i->count, (int64_t)i->objects.by_key.count);
     void (*report)(void *, struct str, const json *) = is_new ? i->options.on_added : i->options.on_updated;
     if (report)
         report(i->options.ctx, key, tree);
@@ -80,6 +81,7 @@ static void drop(struct kube_informer *i, struct informer_object *x, struct str 
     informer_objects_remove(&i->objects, x);
     wake(i, key);
     pthread_mutex_unlock(&i->lock);
+    metric_set(i->count, (int64_t)i->objects.by_key.count);
     if (i->options.on_deleted)
         i->options.on_deleted(i->options.ctx, key, last_known);
 }

@@ -140,6 +140,16 @@ def test_pod_gets_the_events_of_its_claim(world, ns):
     assert message_on_both(world, ns, "HydrationStarted").startswith("hydrating ")
 
 
+def test_objects_of_a_kind_are_counted_for_the_alert(world, ns):
+    def is_right():
+        return world.metric('cistern_objects{resource="bucketsources"}') == len(world.items(f"{API}/bucketsources"))
+
+    world.make_source(ns, "second")
+    wait_for(is_right)
+    world.cluster.delete(f"{API}/namespaces/{ns}/bucketsources/second")
+    wait_for(is_right)
+
+
 # ---- pods in user namespaces
 
 @pytest.fixture
