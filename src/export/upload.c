@@ -271,8 +271,8 @@ static bool concerns_all_files(const struct export_run *r, const struct err *err
 static bool may_concern_all_files(const struct export_run *r, const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
-    return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || kind == ERR_KIND_UNREACHABLE ||
-           kind == ERR_KIND_STORE_BUSY || concerns_all_files(r, err);
+    return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || err->code == ERR_NO_SPACE ||
+           kind == ERR_KIND_UNREACHABLE || kind == ERR_KIND_STORE_BUSY || concerns_all_files(r, err);
 }
 
 /* A permission may be missing for some files only, if others were exported. A store that is busy for each file in turn,

@@ -40,7 +40,8 @@ def assert_mended(bucket, folder):
 
 
 @pytest.mark.parametrize("fault, code, id", [("op=any,do=status:403", 4, "CIS1403"), ("op=any,do=status:503", 5, "CIS1429"),
-                                             ("op=any,do=status:500", 5, "CIS1500")], ids=["denied", "throttled", "failing"])
+                                             ("op=any,do=status:500", 5, "CIS1500"), ("op=any,do=status:507", 6, "CIS1427")],
+                         ids=["denied", "throttled", "failing", "full"])
 def test_a_cause_of_the_first_files_ends_the_run(bucket, folder, fault, code, id):
     bucket.fault(fault)
     done = export(bucket, folder, "--retries", "3")
