@@ -99,7 +99,8 @@ def test_a_retained_volume_is_filled_for_the_claim_that_it_is_given_to(world, ns
 def test_an_event_on_the_users_claim_says_why_no_volume_is_created(world, ns):
     world.make_claim(ns, annotations={"cistern.io/hydration": "eagerly"})
     world.make_pod(ns)
-    event = wait_for(lambda: world.events(ns, "ProvisioningFailed"))[0]
+    event = wait_for(lambda: [e for e in world.events(ns, "ProvisioningFailed")
+                              if e["involvedObject"]["kind"] == "PersistentVolumeClaim"])[0]
     assert "eagerly" in event["message"] and "cistern.io/hydration" in event["message"]
     assert event["involvedObject"]["uid"] == world.claim(ns)["metadata"]["uid"]
 
