@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends failures that others report in Cistern's namespace, which users do not see, to the claim and the pods that wait
- * for it: the provisioner's about a prime claim, and the Job controller's about a pod that it may not create. */
+/* Sends failures that others report in Cistern's namespace to the claim and the pods that wait for it. Users do not see
+ * that namespace. The provisioner reports about a prime claim. The Job controller reports about a pod that it may not
+ * create, and the kubelet about the pod of a Job. */
+#include "job.h"
+#include "job_pod.h"
 #include "private.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include <stdio.h>
 
@@ -113,6 +117,35 @@ void job_event_send(struct populate *p, struct key_state *m, const struct api_vo
     volume_event_send_refusal(p, m, volume, &err);
 }
 
+struct pod_search {
+    struct str job_uid;
+    struct populate_event trouble; /* .reason NULL: none */
+    uint64_t hash;
+};
+
+static int pod_found(void *ctx, struct str key, const json *pod)
+{
+    struct pod_search *s = ctx;
+    bool is_own = str_eq(json_str_at(json_item(json_at(pod, "metadata.ownerReferences"), 0), "uid"), s->job_uid);
+    if (is_own && job_pod_trouble(pod, clock_wall_ns(), &s->trouble))
+        s->hash = str_hash(str_of(s->trouble.text), str_hash(key, 0));
+    return 0;
+}
+
+void job_pod_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
+                        const json *job)
+{
+    struct pod_search s = {.job_uid = json_str_at(job, "metadata.uid")};
+    if (!m || !s.job_uid.len)
+        return;
+    (void)kube_informer_each(p->job_pods, 0, str_of(volume->meta.name), pod_found, &s);
+    if (!s.trouble.reason || s.hash == m->job_troubles[slot])
+        return;
+    m->job_troubles[slot] = s.hash;
+    m->pods_reason = NULL; /* likewise */
+    volume_event_send_trouble(p, m, volume, &s.trouble);
+}
+
 /* ---- the watches ------------------------------------------------------------------------------------------------- */
 
 static bool read_target(const json *event, struct str *ret)
@@ -150,6 +183,31 @@ static void job_event_changed(void *ctx, struct str key, const json *event)
         populate_enqueue(p, 'v', order);
 }
 
+static struct str order_of(const json *pod)
+{
+    return json_member_str(json_at(pod, "metadata.annotations"), JOB_ANNOTATION_ORDER);
+}
+
+static void index_order(const json *pod, struct sbuf *ret)
+{
+    sbuf_add(ret, order_of(pod));
+}
+
+static void pod_changed(void *ctx, struct str key, const json *pod)
+{
+    (void)key;
+    if (order_of(pod).len)
+        populate_enqueue(ctx, 'v', order_of(pod));
+}
+
+static void trim_pod(void *ctx, json *pod)
+{
+    (void)ctx;
+    auto_mem char *node = str_dup(json_str_at(pod, "spec.nodeName"));
+    json_remove(pod, "spec");
+    json_set_str(pod, "spec.nodeName", str_of(node));
+}
+
 static void watch_failed(void *ctx, const struct err *err, uint64_t wait_ns)
 {
     (void)ctx, (void)wait_ns;
@@ -172,4 +230,13 @@ void foreign_events_open(struct populate *p)
     o.indexes[0].value = index_object;
     o.on_added = o.on_updated = job_event_changed;
     p->job_events = kube_informer_new(p->o.kube, &o);
+    p->job_pods = kube_informer_new(p->o.kube, &(struct kube_informer_options){.resource = &kube_pods,
+                                                                               .ns = str_of(p->o.job.ns),
+                                                                               .label_selector = JOB_LABEL,
+                                                                               .indexes = {{index_order}},
+                                                                               .transform = trim_pod,
+                                                                               .ctx = p,
+                                                                               .on_added = pod_changed,
+                                                                               .on_updated = pod_changed,
+                                                                               .on_error = watch_failed});
 }

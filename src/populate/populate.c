@@ -380,6 +380,7 @@ void populate_free(struct populate *p)
     kube_informer_free(p->grants);
     kube_informer_free(p->prime_events);
     kube_informer_free(p->job_events);
+    kube_informer_free(p->job_pods);
     key_states_done(p);
     claim_events_done(p);
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)

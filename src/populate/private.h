@@ -41,6 +41,7 @@ struct key_state {
     unsigned pod_looks;               /* for pods that wait, with this reason; the pause after each doubles */
     /* Hashes of the versions of the last events of foreign_event.c; 0: none. A claim has the first only. */
     uint64_t foreign_events[JOB_SLOTS];
+    uint64_t job_troubles[JOB_SLOTS]; /* likewise: hashes of the last troubles of pods of Jobs */
     enum {
         USERS_UNKNOWN,
         USERS_UNMOUNTED,
@@ -76,6 +77,7 @@ struct populate {
     struct kube_informer *job_events;                        /* owned: the Job controller's, about pods of Jobs */
     struct kube_informer *grants;                            /* owned; NULL: crossNamespace is not set */
     atomic_bool has_no_grants;                               /* the cluster does not have this kind */
+    struct kube_informer *job_pods;                          /* owned: without .spec but for the node */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
     atomic_bool was_synced;                                  /* all informers were, at some time */
     struct metric_series *in_flight;
@@ -196,6 +198,9 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 /* Sends why the pod of this Job cannot be created, once for each event of the Job controller. NULL: no Job. */
 void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
                     const json *job);
+/* Sends why the pod of this Job does not start or was ended, once for each cause. NULL: no Job. */
+void job_pod_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
+                        const json *job);
 
 /* ---- volume_event_send.c ----------------------------------------------------------------------------------------- */
 
@@ -204,6 +209,9 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
                        const json *source_json);
 /* Its hydration waits, because as many run as the limit allows. */
 void volume_event_send_queued(struct populate *p, struct key_state *m, const struct api_volume *volume);
+/* The pod of its Job does not run. */
+void volume_event_send_trouble(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                               const struct populate_event *trouble);
 /* The API server refuses its Job or the pod of it: a ResourceQuota, an admission policy, or a right. Other errors:
  * nothing. */
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,

@@ -91,6 +91,14 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
     claim_event_send(p, m, &claim, &report);
 }
 
+void volume_event_send_trouble(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                               const struct populate_event *trouble)
+{
+    struct kube_ref claim;
+    if (find_claim(volume, &claim))
+        claim_event_send(p, m, &claim, trouble);
+}
+
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why)
 {

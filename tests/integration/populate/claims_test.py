@@ -457,3 +457,37 @@ def test_a_repeated_failure_is_reported_once_a_minute(world, ns):
     assert sorted(seen) == [("PersistentVolumeClaim", 1, True), ("Pod", 1, True)], told
     world.every_node(fault=None)
     world.wait_for_bound(ns)
+
+
+@pytest.mark.parametrize("status, reason, said", [
+    ({"phase": "Pending", "containerStatuses": [{"name": "hydrate", "image": "x", "imageID": "", "ready": False, "restartCount": 0,
+                                                 "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}}]},
+     "JobNotStarted", "ImagePullBackOff: no such tag"),
+    ({"phase": "Failed", "reason": "OutOfpods", "message": "Node didn't have enough resource: pods"}, "JobFailed",
+     "OutOfpods: Node didn't have enough resource"),
+], ids=["image", "rejected"])
+def test_cause_why_the_pod_of_a_job_does_not_run_is_an_event_of_claim_and_pod(world, ns, status, reason, said):
+    """It is in the namespace of Cistern, which the owner of the claim does not see."""
+    world.every_node(hydrates=False)
+    try:
+        world.make_claim(ns)
+        world.make_pod(ns)
+        pods = f"/api/v1/namespaces/{OURS}/pods"
+
+        def own_pod():
+            uid = world.claim(ns)["metadata"]["uid"]
+            return next((p["metadata"]["name"] for p in world.items(pods)
+                         if p["metadata"].get("labels", {}).get("cistern.io/claim-uid") == uid), None)
+
+        name = wait_for(own_pod, what="a pod of the Job")
+        world.cluster.patch(f"{pods}/{name}/status", {"status": status})
+
+        def told():
+            found = {e["involvedObject"]["kind"]: e["message"] for e in world.events(ns, reason)}
+            return found if len(found) == 2 else None
+
+        messages = wait_for(told, what=f"{reason} on claim and pod")
+        assert all(said in text for text in messages.values()), messages
+    finally:
+        world.every_node(hydrates=True)
+    world.wait_for_bound(ns)

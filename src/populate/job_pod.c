@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job_pod.h"
+#include "util/clock.h"
+#include <stdio.h>
+
+/* Pulling the image and mounting the volumes take less on a working node. */
+#define START_NS (120 * (int64_t)NS_PER_SECOND)
+
+static const json *state_of(const json *pod)
+{
+    return json_at(json_item(json_at(pod, "status.containerStatuses"), 0), "state");
+}
+
+static bool says(struct populate_event *ret, const char *reason, const char *what, const json *pod, struct str cause,
+                 struct str message)
+{
+    *ret = (struct populate_event){.warning = true, .reason = reason};
+    snprintf(ret->text, sizeof ret->text, "its Job %s node %.*s: %.*s%s%.*s", what,
+             STR_FMT(str_sub(json_str_at(pod, "spec.nodeName"), 0, 63)), STR_FMT(str_sub(cause, 0, 60)),
+             message.len ? ": " : "", STR_FMT(str_sub(message, 0, 250)));
+    return true;
+}
+
+static bool waits_for_long(const json *pod, int64_t now_ns)
+{
+    struct err ignored;
+    int64_t since_ns;
+    return time_parse(json_str_at(pod, "metadata.creationTimestamp"), &since_ns, &ignored) == 0 &&
+           now_ns - since_ns > START_NS;
+}
+
+static bool is_starting(struct str reason)
+{
+    return reason.len == 0 || str_eq(reason, STR("ContainerCreating")) || str_eq(reason, STR("PodInitializing"));
+}
+
+bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret)
+{
+    struct str phase = json_str_at(pod, "status.phase"), reason = json_str_at(pod, "status.reason");
+    const json *state = state_of(pod);
+    struct str waits = json_str_at(state, "waiting.reason"), ended = json_str_at(state, "terminated.reason");
+    if (str_eq(ended, STR("OOMKilled")))
+        return says(ret, "JobFailed", "was killed on", pod, ended,
+                    STR("an administrator can raise populate.resources.limits.memory"));
+    if (str_eq(phase, STR("Failed")) && reason.len)
+        return says(ret, "JobFailed", "was ended on", pod, reason, json_str_at(pod, "status.message"));
+    if (!str_eq(phase, STR("Pending")))
+        return false;
+    if (!is_starting(waits))
+        return says(ret, "JobNotStarted", "does not start on", pod, waits, json_str_at(state, "waiting.message"));
+    if (!waits_for_long(pod, now_ns))
+        return false;
+    return says(ret, "JobNotStarted", "has not started for two minutes on", pod,
+                waits.len ? waits : STR("the kubelet does not answer"), STR_NULL);
+}

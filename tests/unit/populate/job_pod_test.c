@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job_pod.h"
+#include "unit.h"
+#include "util/clock.h"
+
+/* Pods as kubelets of Kubernetes 1.34 report them; created at 2026-01-01T00:00:00Z. */
+static const struct pod_row {
+    const char *status;
+    unsigned age_s;
+    const char *reason, *text; /* NULL: no trouble */
+} rows[] = {
+    {"{\"phase\":\"Running\",\"containerStatuses\":[{\"state\":{\"running\":{}}}]}", 900, NULL, NULL},
+    {"{\"phase\":\"Succeeded\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Completed\"}}}]}", 9,
+     NULL, NULL},
+    {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Error\",\"exitCode\":5}}}]"
+     "}",
+     9, NULL, NULL},
+    {"{\"phase\":\"Pending\"}", 110, NULL, NULL},
+    {"{\"phase\":\"Pending\"}", 130, "JobNotStarted", "two minutes on node n1: the kubelet does not answer"},
+    {"{\"phase\":\"Pending\",\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ContainerCreating\"}}}]}",
+     130, "JobNotStarted", "has not started for two minutes on node n1: ContainerCreating"},
+    {"{\"phase\":\"Pending\",\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ImagePullBackOff\","
+     "\"message\":"
+     "\"Back-off pulling image\"}}}]}",
+     1, "JobNotStarted", "does not start on node n1: ImagePullBackOff: Back-off pulling image"},
+    {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"OOMKilled\",\"exitCode\":"
+     "137}}}]}",
+     9, "JobFailed", "was killed on node n1: OOMKilled: an administrator can raise populate.resources.limits.memory"},
+    {"{\"phase\":\"Failed\",\"reason\":\"OutOfpods\",\"message\":\"Pod was rejected: Node didn't have enough "
+     "resource\"}",
+     1, "JobFailed", "was ended on node n1: OutOfpods: Pod was rejected"},
+};
+
+static void pod_that_does_not_run_has_its_cause_and_another_has_none(void **state)
+{
+    (void)state;
+    struct err err;
+    int64_t created_ns;
+    assert_int_equal(time_parse(STR("2026-01-01T00:00:00Z"), &created_ns, &err), 0);
+    for (const struct pod_row *r = rows; r < rows + countof(rows); r++) {
+        auto_json pod = NULL;
+        auto_json status = NULL;
+        struct populate_event e = {0};
+        struct str text =
+            STR("{\"metadata\":{\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{\"nodeName\":\"n1\"}}");
+        assert_int_equal(json_parse(text, "pod", &pod, &err), 0);
+        assert_int_equal(json_parse(str_of(r->status), "status", &status, &err), 0);
+        json_set(pod, "status", json_copy_of(status));
+        bool found = job_pod_trouble(pod, created_ns + r->age_s * (int64_t)NS_PER_SECOND, &e);
+        if (found != (r->reason != NULL))
+            fail_msg("%s: %d", r->status, found);
+        if (!found)
+            continue;
+        assert_string_equal(e.reason, r->reason);
+        if (!e.warning || !strstr(e.text, r->text))
+            fail_msg("%s: %s", r->status, e.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pod_that_does_not_run_has_its_cause_and_another_has_none)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
