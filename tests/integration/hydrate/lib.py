@@ -13,7 +13,7 @@ from servers.bucket import KEYS, BucketServer
 DONE, SOME_FAILED, USAGE, NOT_FOUND, DENIED, TRANSIENT, NO_SPACE, MISMATCH, INTERRUPTED, EMPTY, ENVIRONMENT = range(11)
 
 
-def cistern(*args, timeout=120, **environment):
+def cistern(*args, timeout=240, **environment):
     return subprocess.run([CISTERN, *map(str, args)], capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **KEYS, **environment}, check=False)
 
