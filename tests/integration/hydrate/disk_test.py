@@ -199,12 +199,13 @@ def test_a_full_disk_names_the_object_by_its_path(server, tmp_path):
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", disk], check=True)
     try:
-        server.fault("op=get,do=latency:300")
+        server.fault("op=get,key=d/small/*,do=hold:1:put", "op=get,do=stall")
         with start(server, disk / "out") as child:
-            until(lambda: server.stats()["get"] >= 5, child)
+            until(lambda: server.stats()["get"] >= 5, child)  # the large one has its space
             with open(disk / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
                 while True:
                     filler.write(bytes(4096))
+            server.put("full", b"")
             assert child.wait(30) == NO_SPACE
             assert "cistern: small/object-0" in child.stderr.read()
         (disk / "filler").unlink()

@@ -16,7 +16,7 @@ from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket, files
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
 OBJECTS = ("s/:200:30Ki", "l/:2:20Mi")
-QUICK = ("--retries", "4", "--timeout", "20s")
+QUICK = ("--retries", "4")
 
 
 @pytest.fixture(scope="module")

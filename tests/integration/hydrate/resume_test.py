@@ -61,9 +61,9 @@ def test_a_kill_in_the_middle_of_the_last_tidying_up_is_tidied_up(tmp_path):
     assert is_tidy(tmp_path) and (state / "catalog").exists()
 
 
-def kill_when_done(done_bytes, out, *words):
+def kill_when_done(done_bytes, state, *words):
     """When the run itself says that so much is there."""
-    status = out.parent / f".{out.name}.cistern" / "status.json"
+    status = state / "status.json"
     with subprocess.Popen([CISTERN, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, **KEYS}) as run:
         while run.poll() is None and not (status.exists() and json.loads(status.read_text())["bytesDone"] >= done_bytes):
@@ -78,7 +78,7 @@ def test_written_files_are_not_fetched_again(tmp_path):
             out = tmp_path / prefix.strip("/")
             words = ["hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url, "--bandwidth", cap, "--quiet",
                      "--concurrency", 8]  # what is on its way at the kill is lost
-            kill_when_done(half, out, *words)
+            kill_when_done(half, tmp_path / f".{out.name}.cistern", *words)
             before = bucket.stats()
             code, end, _ = summary("hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url)
             assert code == DONE, before
@@ -92,14 +92,13 @@ def test_special_file_in_place_of_a_state_file_is_named(tmp_path, name, kind):
     source, out = make_source(tmp_path / "source", small=30, large=((20 << 20),)), tmp_path / "out"
     out.mkdir()
     words = ["hydrate", f"file://{source}/", out, "--quiet"]
-    kill_after(0.3, *words, "--bandwidth", "4M")
+    kill_when_done(0, out / ".cistern-hydrate", *words, "--bandwidth", "4M")
     bait, precious = out / ".cistern-hydrate" / name, tmp_path / "precious"
-    assert bait.parent.is_dir()
     precious.write_bytes(b"precious")
     if bait.exists():
         bait.unlink()
     {"fifo": os.mkfifo, "link": lambda at: at.symlink_to(precious), "directory": os.mkdir}[kind](bait)
-    done = cistern(*words, timeout=20)
+    done = cistern(*words)
     assert precious.read_bytes() == b"precious"
     if done.returncode != DONE:  # a file of which this run has no need may be anything
         assert name.lstrip(".") in done.stderr and "remove it" in done.stderr, done.stderr
