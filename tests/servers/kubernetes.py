@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -128,6 +129,8 @@ class Kubernetes:
         self.run("etcd", "etcd", "--data-dir", str(self.root / "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
                  "--listen-client-urls", here, "--advertise-client-urls", here, "--listen-peer-urls", peer,
                  "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")
+        # The API server gives up after 20 s without it.
+        self.await_("etcd", lambda: socket.create_connection(("127.0.0.1", self.etcd_port), 5).close() is None)
 
     def start_api(self):
         p = self.pki.path
