@@ -37,6 +37,7 @@ void heap_add(struct heap *h, struct heap_node *n)
 
 void heap_remove(struct heap *h, struct heap_node *n)
 {
+    assert(n->place > 0 && h->nodes[n->place - 1] == n);
     size_t at = n->place - 1;
     struct heap_node *last = h->nodes[--h->count];
     n->place = 0;
