@@ -56,13 +56,14 @@ static int not_exported(const struct api_volume *v, struct err *err)
 {
     const struct api_export *e = &v->status.export;
     const struct api_fault *first = v->status.export_failed.count ? &v->status.export_failed.items[0] : NULL;
-    uint64_t id = CIS_FILE_NOT_EXPORTED;
+    /* An export that ended early left files as pending. */
+    uint64_t id = CIS_FILE_NOT_EXPORTED, missing = e->failed_objects + e->pending_objects;
     struct err ignored;
     if (first && first->id)
         (void)!str_to_u64(str_from(str_of(first->id), 3), &id, &ignored);
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.160s",
-            v->id.text, e->failed_objects, e->failed_objects + e->done_objects,
-            first && first->object ? first->object : "?", first && first->message ? first->message : "unknown cause");
+            v->id.text, missing, missing + e->done_objects, first && first->object ? first->object : "?",
+            first && first->message ? first->message : "unknown cause");
     return advise_discard(v, (enum err_id)id, "fix the cause", err);
 }
 

@@ -74,7 +74,7 @@ static void add_export(const struct volume *v, struct health *h)
                  "%.*s", HEALTH_TEXT_MAX - 1, err.text);
     else if (verdict.state == VERDICT_FAILED)
         snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__DEGRADED, "ExportFailed")->message, HEALTH_TEXT_MAX,
-                 "%" PRIu64 " files are not exported, first %.120s: %.160s", verdict.failed_files,
+                 "%" PRIu64 " files are not exported, first %.120s: %.160s", verdict_missing_files(&verdict),
                  verdict.failed_count ? verdict.failed[0].path : "?",
                  verdict.failed_count ? verdict.failed[0].err.text : "?");
     verdict_done(&verdict);

@@ -221,8 +221,8 @@ static int move_to_trash(struct release *w, struct err *err)
         return r;
     if (verdict_of(&w->verdict) == RELEASE_FAILED)
         log_event(LOG_WARN, "volume is deleted with files not exported, as its order allows", "volume", id, "files",
-                  log_u64(w->verdict.failed_files), "first", w->verdict.failed_count ? w->verdict.failed[0].path : NULL,
-                  NULL);
+                  log_u64(verdict_missing_files(&w->verdict)), "first",
+                  w->verdict.failed_count ? w->verdict.failed[0].path : NULL, NULL);
     w->place = RELEASE_MISSING;
     return 0;
 }
@@ -331,7 +331,7 @@ static int not_exported(const char *id, const struct verdict *v, uint64_t retry_
     char wait[TIME_TEXT_MAX];
     bool known = v->failed_count > 0;
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.200s", id,
-            v->failed_files, v->failed_files + v->done_files, known ? v->failed[0].path : "?",
+            verdict_missing_files(v), verdict_missing_files(v) + v->done_files, known ? v->failed[0].path : "?",
             known ? v->failed[0].err.text : "unknown cause");
     return err_advise_text(err, known && v->failed[0].err.id ? v->failed[0].err.id : CIS_FILE_NOT_EXPORTED,
                            "kept; retried in %s", duration_text(retry_ns, wait));

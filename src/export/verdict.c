@@ -163,6 +163,11 @@ void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes
     f->err = *why;
 }
 
+uint64_t verdict_missing_files(const struct verdict *v)
+{
+    return v->failed_files + v->pending_files;
+}
+
 /* Version 1 had the code as a number. */
 static int get_failure(const json *j, uint64_t version, struct verdict_failure *f, struct err *err)
 {

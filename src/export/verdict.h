@@ -81,6 +81,9 @@ must_check int verdict_inherit(int export_dir, struct verdict *v, struct err *er
 /* Adds a failure: counts it, and keeps the first VERDICT_FAILED_MAX. */
 void verdict_add_failure(struct verdict *v, struct str path, uint64_t size_bytes, const struct err *why);
 
+/* Files that are not in the bucket: those that failed, and those that a run left when it ended early. */
+uint64_t verdict_missing_files(const struct verdict *v);
+
 /* Durable when it returns 0. `export_dir` is the directory <volume>/export. */
 must_check int verdict_write(int export_dir, const struct verdict *v, struct err *err);
 /* Not durable, cheap. */

@@ -210,7 +210,7 @@ static void set_exported(struct status_writer *w)
         SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
     else if (is_due(w) && e->state == VERDICT_FAILED)
         SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
-            e->failed_files, e->failed_count ? e->failed[0].path : "?",
+            verdict_missing_files(e), e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the cause is unknown");
     else if (is_stalled(w))
         SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
@@ -236,7 +236,7 @@ static void set_healthy(struct status_writer *w)
         SET(w, API_HEALTHY, API_FALSE, "HydrationFailed", "%.400s", h->has_error ? h->error.message : "see the Job");
     else if (w->f->verdict.state == VERDICT_FAILED && !w->f->verdict.alive)
         SET(w, API_HEALTHY, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported",
-            w->f->verdict.failed_files);
+            verdict_missing_files(&w->f->verdict));
     else if (volume_usage_is_full(u))
         SET(w, API_HEALTHY, API_FALSE, API_REASON_VOLUME_FULL, "writers get ENOSPC: %s of %s are left",
             bytes_text(u->available_bytes, left), bytes_text(u->total_bytes, total));

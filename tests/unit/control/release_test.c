@@ -210,12 +210,13 @@ static void a_release_says_what_it_waits_for(void **state)
     assert_int_equal(release_describe(v, &err), -ERR_BUSY);
     assert_int_equal(err.id, 3013);
     v->status.phase = API_PHASE_EXPORT_FAILED;
-    v->status.export.failed_objects = 3;
+    v->status.export.failed_objects = 16;
+    v->status.export.pending_objects = 975;
     v->status.export.done_objects = 9;
     api_faults_add(&v->status.export_failed, "ckpt/step-900.pt", "CIS1503", "AGAIN", "503", 1, 0);
     assert_true(release_is_settled(v));
     assert_int_equal(release_describe(v, &err), -ERR_BUSY);
-    assert_string_equal(err.text, "volume 'v1-0123456789ab-ba9876543210': 3 of 12 files not exported, first "
+    assert_string_equal(err.text, "volume 'v1-0123456789ab-ba9876543210': 991 of 1000 files not exported, first "
                                   "ckpt/step-900.pt: 503");
     assert_int_equal(err.id, 1503);
     assert_non_null(strstr(err.advice, "cistern.io/discard-unexported=v1-0123456789ab-ba9876543210"));

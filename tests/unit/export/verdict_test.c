@@ -45,6 +45,7 @@ static void written_verdict_is_read_back(void **state)
     v.purpose = VERDICT_FOR_RELEASE;
     snprintf(v.uri, sizeof v.uri, "s3://b/p/");
     v.done_files = 7;
+    v.pending_files = 4;
     v.done_bytes = UINT64_C(1) << 40;
     v.started_ns = 5;
     v.updated_ns = 6;
@@ -59,6 +60,7 @@ static void written_verdict_is_read_back(void **state)
     assert_int_equal(back.purpose, VERDICT_FOR_RELEASE);
     assert_string_equal(back.uri, "s3://b/p/");
     assert_true(back.done_files == 7 && back.done_bytes == UINT64_C(1) << 40);
+    assert_int_equal(verdict_missing_files(&back), 25);
     assert_true(back.failed_files == 21 && back.failed_bytes == 29 && back.failed_count == VERDICT_FAILED_MAX);
     assert_string_equal(back.failed[0].path, "a/b\\xff\\x0a");
     assert_int_equal(back.failed[0].err.code, ERR_DENIED);
