@@ -264,15 +264,23 @@ void run_file_left(struct upload *own_u)
 static bool concerns_all_files(const struct export_run *r, const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
+    /* A port with TLS may answer a request without it. */
+    bool is_wrong = err->code == ERR_INVALID || !store_has_answered(r->o.store);
     return kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_STORAGE_CLASS_UNKNOWN ||
-           (kind == ERR_KIND_UNREACHABLE && !store_has_answered(r->o.store)); /* the endpoint itself is wrong */
+           (kind == ERR_KIND_UNREACHABLE && is_wrong); /* the endpoint itself */
+}
+
+/* Not a status that no retry would change, such as 413: that may be about one file. */
+static bool is_busy(const struct err *err)
+{
+    return err->code == ERR_AGAIN && err_kind_of(err->id) == ERR_KIND_STORE_BUSY;
 }
 
 static bool may_concern_all_files(const struct export_run *r, const struct err *err)
 {
     enum err_kind kind = err_kind_of(err->id);
     return err->code == ERR_DENIED || err->code == ERR_NOT_FOUND || err->code == ERR_NO_SPACE ||
-           kind == ERR_KIND_UNREACHABLE || kind == ERR_KIND_STORE_BUSY || concerns_all_files(r, err);
+           kind == ERR_KIND_UNREACHABLE || is_busy(err) || concerns_all_files(r, err);
 }
 
 /* A permission may be missing for some files only, if others were exported. A store that is busy for each file in turn,
@@ -284,7 +292,7 @@ static void note_refusal(const struct upload *u, struct err *err)
     if (is_local)
         return;
     r->refusals = may_concern_all_files(r, err) ? r->refusals + 1 : 0;
-    r->busy = err_kind_of(err->id) == ERR_KIND_STORE_BUSY ? r->busy + 1 : 0;
+    r->busy = is_busy(err) ? r->busy + 1 : 0;
     bool is_likely = (r->successes == 0 && r->refusals >= REFUSALS_MAX) || r->busy >= REFUSALS_MAX;
     if (!is_likely && !concerns_all_files(r, err))
         return;

@@ -18,7 +18,7 @@ enum err_kind {
     ERR_KIND_LISTED_TWICE, /* two objects have the same path */
     ERR_KIND_STORAGE_CLASS_UNKNOWN,
     ERR_KIND_MISMATCH,   /* the received bytes have another checksum than the store reports */
-    ERR_KIND_STORE_BUSY, /* the store answered every attempt with 429, 503 or another 5xx */
+    ERR_KIND_STORE_BUSY, /* the store answered with 429, 5xx or an unexpected status */
 
     /* Of the credential broker: */
     ERR_KIND_IDENTITY_GONE,  /* the ServiceAccount, the Secret or the RoleBinding does not exist */
