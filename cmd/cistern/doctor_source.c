@@ -140,8 +140,8 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = globals.stall_ns};
     store_trust(d.store, &web);
     sem_init(&d.over, 0, 0);
-    doctor_hold_signals(
-        true); /* the new threads inherit it: only main takes a signal, and only when it does not hold them */
+    /* The new threads inherit it: only main takes a signal, and only while it does not hold them. */
+    doctor_hold_signals(true);
     r = pool_new(2, &d.pool, &err);
     if (r == 0)
         r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
