@@ -452,7 +452,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a closed pipe must not leave mounts behind */
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
-    signal(SIGHUP, interrupt);
+    if (signal(SIGHUP, SIG_IGN) != SIG_IGN) /* not with nohup */
+        signal(SIGHUP, interrupt);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* the mounts, the driver and the loop device would stay */
     return run(&s);
 }

@@ -30,7 +30,8 @@ static int wait_for_child(void)
     int status;
     signal(SIGINT, pass_on);
     signal(SIGTERM, pass_on);
-    signal(SIGHUP, pass_on);
+    if (signal(SIGHUP, SIG_IGN) != SIG_IGN) /* nohup ignores it, for the child too */
+        signal(SIGHUP, pass_on);
     if (TEMP_FAILURE_RETRY(waitpid(child, &status, 0)) == child && WIFEXITED(status))
         return WEXITSTATUS(status);
     return EXIT_SOME_FAILED;
