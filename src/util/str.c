@@ -60,9 +60,9 @@ bool str_has(struct str s, struct str part)
 
 bool str_is_of(struct str s, const char *chars)
 {
-    size_t count = strlen(chars);
+    struct str allowed = str_of(chars);
     for (size_t i = 0; i < s.len; i++)
-        if (!memchr(chars, s.ptr[i], count))
+        if (str_find(allowed, s.ptr[i]) < 0)
             return false;
     return true;
 }
