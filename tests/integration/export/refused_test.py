@@ -56,7 +56,8 @@ def test_a_store_that_refuses_every_request_after_a_while_ends_the_run(bucket, f
     done = export(bucket, folder, "--retries", "3")
     assert done.returncode == 1 and f"gave up after {REPORTED} failed files" in done.stderr, (done.stdout, done.stderr)
     v = json.loads((folder / "state/export/verdict.json").read_text())
-    assert v["done"]["files"] == 50 and v["pending"]["files"] > FILES / 2
+    # The end may come before the answers to the last of the 50.
+    assert 0 < v["done"]["files"] <= 50 and v["pending"]["files"] > FILES / 2
     assert bucket.stats()["requests"] < 1000
     bucket.no_faults()
     assert export(bucket, folder).returncode == 0
