@@ -72,8 +72,8 @@ def test_it_says_of_a_pool_what_the_driver_would(pool):
 
 
 def test_it_leaves_nothing_behind(pool):
-    # In a mount namespace of its own, since other tests mount meanwhile. What they unmount goes from here, too, once they
-    # remove its directory.
+    # In a mount namespace of its own, since other tests mount and unmount. A mount ends here, too, if they remove its
+    # directory.
     look = "cat /proc/self/mountinfo"
     done = subprocess.run(["unshare", "--mount", "sh", "-c", f'{look} && echo -- && "$@" >&2 && echo -- && {look}', "sh",
                            BUILD / "bin/cistern", "doctor", "--pool", pool], capture_output=True, text=True, timeout=60)
