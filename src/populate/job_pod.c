@@ -6,6 +6,9 @@
 /* Pulling the image and mounting the volumes take less on a working node. */
 #define START_NS (120 * (int64_t)NS_PER_SECOND)
 
+/* Of the kubelet's texts. Its messages end with the cause. With the longest name of a node both fit into an event. */
+enum { REASON_MAX = 60, CAUSE_MAX = 600 };
+
 static const json *state_of(const json *pod)
 {
     return json_at(json_item(json_at(pod, "status.containerStatuses"), 0), "state");
@@ -16,8 +19,8 @@ static bool says(struct populate_event *ret, const char *reason, const char *wha
 {
     *ret = (struct populate_event){.warning = true, .reason = reason};
     snprintf(ret->text, sizeof ret->text, "its Job %s node %.*s: %.*s%s%.*s", what,
-             STR_FMT(str_sub(json_str_at(pod, "spec.nodeName"), 0, 63)), STR_FMT(str_sub(cause, 0, 60)),
-             message.len ? ": " : "", STR_FMT(str_sub(message, 0, 250)));
+             STR_FMT(json_str_at(pod, "spec.nodeName")), STR_FMT(str_cut(cause, REASON_MAX)), message.len ? ": " : "",
+             STR_FMT(str_cut(message, CAUSE_MAX)));
     return true;
 }
 

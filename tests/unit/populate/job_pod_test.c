@@ -23,6 +23,12 @@ static const struct pod_row {
      "\"message\":"
      "\"Back-off pulling image\"}}}]}",
      1, "JobNotStarted", "does not start on node n1: ImagePullBackOff: Back-off pulling image"},
+    {"{\"phase\":\"Pending\",\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ErrImagePull\",\"message\":"
+     "\"rpc error: code = Unknown desc = failed to pull and unpack image \\\"registry.example/cistern:0.1.0\\\": "
+     "failed to "
+     "resolve reference \\\"registry.example/cistern:0.1.0\\\": unexpected status from HEAD request to "
+     "https://registry.example/v2/cistern/manifests/0.1.0: 401 Unauthorized\"}}}]}",
+     1, "JobNotStarted", "0.1.0: 401 Unauthorized"},
     {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"OOMKilled\",\"exitCode\":"
      "137}}}]}",
      9, "JobFailed", "was killed on node n1: OOMKilled: an administrator can raise populate.resources.limits.memory"},
