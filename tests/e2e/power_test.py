@@ -115,7 +115,9 @@ def test_a_node_writes_events_in_its_own_name_only(cluster, accounts):
     events = "/api/v1/namespaces/default/events"
     accounts.node.create(events, event("power-own", "node-a"))
     accounts.node.patch(f"{events}/power-own", {"count": 2})
-    for forged in (event("power-1", "node-b"), event("power-2", "node-a", "cistern-controller")):
+    named = [{**event("power-4", "node-a"), "source": source} for source in (
+        {"component": "cistern-controller", "host": "node-a"}, {"component": "cistern-node", "host": "node-b"}, {})]
+    for forged in (event("power-1", "node-b"), event("power-2", "node-a", "cistern-controller"), *named):
         assert "its own events" in refused(accounts.node.create, events, forged, status=422)
     assert "not bound to a node" in refused(accounts.unbound.create, events, event("power-3", "node-a"), status=422)
     accounts.controller.create(events, event("power-other", "controller-0", "cistern-controller"))
