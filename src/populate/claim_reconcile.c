@@ -137,7 +137,7 @@ enum claim_node node_state(struct populate *p, struct str name)
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, name);
     if (!node)
         return CLAIM_NODE_GONE;
-    /* The informer's copy has no status. */
+    /* The informer's copy has no conditions. */
     if (api_node_has_taint(node, API_NODE_UNREACHABLE) || api_node_has_taint(node, API_NODE_NOT_READY))
         return CLAIM_NODE_UNREADY;
     return json_bool_at(node, "spec.unschedulable") ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
