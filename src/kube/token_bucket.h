@@ -14,3 +14,5 @@ void token_bucket_init(struct token_bucket *b, unsigned per_second, unsigned bur
 
 /* Takes a token and returns 0, or takes none and returns how long to wait. */
 uint64_t token_bucket_take(struct token_bucket *b, uint64_t now_ns);
+/* The same with a token of each bucket. */
+uint64_t token_bucket_take_both(struct token_bucket *a, struct token_bucket *b, uint64_t now_ns);

@@ -36,9 +36,8 @@ void claim_events_open(struct populate *p)
 static bool may_list(struct populate *p, struct str ns)
 {
     auto_lock(&p->pods_lock);
-    uint64_t now_ns = clock_now_ns();
-    return token_bucket_take(&p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS], now_ns) == 0 &&
-           token_bucket_take(&p->lists, now_ns) == 0;
+    struct token_bucket *own = &p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS];
+    return token_bucket_take_both(own, &p->lists, clock_now_ns()) == 0;
 }
 
 void claim_events_done(struct populate *p)

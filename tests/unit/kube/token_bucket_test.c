@@ -34,11 +34,30 @@ static void bucket_after_a_pause_allows_only_the_burst(void **state)
     assert_int_equal(sent, 5);
 }
 
+static void two_buckets_give_a_token_each_or_none(void **state)
+{
+    (void)state;
+    struct token_bucket small, large;
+    uint64_t now = 1000 * NS_PER_SECOND;
+    token_bucket_init(&small, 1, 1);
+    token_bucket_init(&large, 10, 3);
+    assert_int_equal(token_bucket_take_both(&small, &large, now), 0);
+    /* Neither order loses a token of the bucket that has some. */
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(token_bucket_take_both(&small, &large, now), NS_PER_SECOND);
+        assert_int_equal(token_bucket_take_both(&large, &small, now), NS_PER_SECOND);
+    }
+    assert_int_equal(token_bucket_take(&large, now), 0);
+    assert_int_equal(token_bucket_take(&large, now), 0);
+    assert_int_not_equal(token_bucket_take(&large, now), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bucket_allows_a_burst_and_then_the_rate),
         cmocka_unit_test(bucket_after_a_pause_allows_only_the_burst),
+        cmocka_unit_test(two_buckets_give_a_token_each_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
