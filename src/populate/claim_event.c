@@ -98,31 +98,35 @@ static void keep_pods(struct populate *p, struct str ns, json *own_list, uint64_
     list_add(&p->pod_lists, &own->node);
 }
 
-/* Returns whether the claim has one. An event that is not sent again must not miss a new pod: `is_first` asks for a new
- * list. */
-static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      bool is_first)
+/* The same with a new list. False: the limits do not allow it, or it failed. */
+static bool tell_new(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                     bool *ret_found)
 {
-    bool found = false;
-    struct err ignored; /* best effort, as all events */
-    if (!is_first && tell_kept(p, claim, what, &found))
-        return found;
-    if (!may_list(p, claim->ns)) {
-        if (is_first)
-            (void)tell_kept(p, claim, what, &found);
-        return found;
-    }
     uint64_t now_ns = clock_now_ns();
     json *list = NULL;
+    struct err ignored; /* best effort, as all events */
     struct kube_request q = {.verb = KUBE_LIST,
                              .resource = &kube_pods,
                              .ns = claim->ns,
                              .field_selector = "status.phase=Pending",
                              .fence = p->o.lease};
-    if (kube_call(p->o.kube, &q, &list, &ignored) < 0)
+    if (!may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, &ignored) < 0)
         return false;
-    found = tell_listed(p, list, claim, what);
+    *ret_found = tell_listed(p, list, claim, what);
     keep_pods(p, claim->ns, list, now_ns);
+    return true;
+}
+
+/* Returns whether the claim has one. An event that is not sent again must not miss a new pod: `is_first` prefers a new
+ * list. */
+static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                      bool is_first)
+{
+    bool found = false;
+    if (is_first)
+        (void)(tell_new(p, claim, what, &found) || tell_kept(p, claim, what, &found));
+    else
+        (void)(tell_kept(p, claim, what, &found) || tell_new(p, claim, what, &found));
     return found;
 }
 
@@ -131,10 +135,13 @@ static void tell_claim(struct populate *p, const struct kube_ref *claim, const s
     kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
 }
 
-void claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
 {
-    if (tell_pods(p, claim, what, true))
+    bool found = false;
+    bool has_looked = tell_new(p, claim, what, &found);
+    if (found)
         tell_claim(p, claim, what);
+    return has_looked;
 }
 
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,

@@ -178,8 +178,9 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
-/* Only if a pod that the event concerns waits for the claim. */
-void claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what);
+/* Only if a pod that the event concerns waits for the claim. False: the pods could not be listed, or not now. */
+must_check bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
+                                          const struct populate_event *what);
 void claim_events_open(struct populate *p);
 void claim_events_done(struct populate *p);
 
@@ -217,8 +218,10 @@ void volume_event_send_trouble(struct populate *p, struct key_state *m, const st
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why);
 /* Its pod is in a user namespace, which the kernel of its node cannot map a FUSE mount to. CSI calls do not have this
- * field of a pod: the driver cannot refuse it. Looked for when the volume is new, and when it is mounted. */
-void volume_event_send_user_namespace(struct populate *p, struct key_state *m, const struct api_volume *volume);
+ * field of a pod: the driver cannot refuse it. Looked for when the volume is new, and when it is mounted. False: it
+ * could not be looked for, call again. */
+must_check bool volume_event_send_user_namespace(struct populate *p, struct key_state *m,
+                                                 const struct api_volume *volume);
 /* Its node is drained without the files that it could not export. kube_event() limits it to one a minute. */
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume);
 

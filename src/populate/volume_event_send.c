@@ -117,7 +117,8 @@ static bool is_in_user_namespace(const json *pod)
     return json_opt_bool(pod, "spec.hostUsers", &host_users, &ignored) == 0 && !host_users;
 }
 
-void volume_event_send_user_namespace(struct populate *p, struct key_state *m, const struct api_volume *volume)
+/* False: the pods could not be listed. */
+static bool report_user_namespace(struct populate *p, const struct api_volume *volume)
 {
     struct kube_ref claim;
     struct err err;
@@ -125,19 +126,26 @@ void volume_event_send_user_namespace(struct populate *p, struct key_state *m, c
     struct populate_event report = {
         .warning = true, .reason = "UserNamespaceUnsupported", .concerns = is_in_user_namespace};
     const char *access = api_volume_parameter(volume, "access");
-    bool is_mounted = api_condition_is(&volume->status.conditions, API_MOUNTED, API_TRUE);
-    bool is_seen = m->users == (is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED);
-    m->users = is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED;
-    if (is_seen || (access && strcmp(access, "bind") == 0) || !find_claim(volume, &claim))
-        return;
+    if ((access && strcmp(access, "bind") == 0) || !find_claim(volume, &claim))
+        return true;
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, str_of(volume->node));
     if (!node || api_node_maps_fuse(node))
-        return;
+        return true;
     (void)err_fail(&err, ERR_UNSUPPORTED, CIS_USER_NAMESPACE_UNSUPPORTED,
                    "hostUsers: false: Linux %.*s of node %s cannot map a FUSE mount, and the container will not start",
                    STR_FMT(json_str_at(node, "status.nodeInfo.kernelVersion")), volume->node);
     snprintf(report.text, sizeof report.text, "%s", err_line(&err, line, sizeof line));
-    claim_event_send_if_found(p, &claim, &report);
+    return claim_event_send_if_found(p, &claim, &report);
+}
+
+bool volume_event_send_user_namespace(struct populate *p, struct key_state *m, const struct api_volume *volume)
+{
+    bool is_mounted = api_condition_is(&volume->status.conditions, API_MOUNTED, API_TRUE);
+    bool is_seen = m->users == (is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED);
+    if (!is_seen && !report_user_namespace(p, volume))
+        return false;
+    m->users = is_mounted ? USERS_MOUNTED : USERS_UNMOUNTED;
+    return true;
 }
 
 void volume_event_send_drain(struct populate *p, const struct api_volume *volume)

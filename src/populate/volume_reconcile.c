@@ -519,13 +519,13 @@ static void measure_failure(struct volume_view *v)
     m->failing = now;
 }
 
-static void send_events(struct volume_view *v)
+static void send_events(struct volume_view *v, uint64_t *again_ns)
 {
     if (!v->volume)
         return;
     if (v->state) {
         volume_event_send(v->p, v->state, v->volume, v->source_json);
-        volume_event_send_user_namespace(v->p, v->state, v->volume);
+        recheck_within(again_ns, volume_event_send_user_namespace(v->p, v->state, v->volume) ? 0 : RECHECK_NS);
     }
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
         job_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
@@ -543,7 +543,7 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
     if (r == 0) {
         v.state = key_state_get(p, 'v', name, v.volume != NULL);
         measure_failure(&v);
-        send_events(&v);
+        send_events(&v, again_ns);
         r = v.volume ? note_export(&v) : 0;
         if (r == 0 && v.volume)
             r = follow_source(&v);

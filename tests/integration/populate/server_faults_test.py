@@ -79,3 +79,23 @@ def test_a_claim_is_filled_while_each_answer_takes_three_seconds(world, ns):
     finally:
         world.proxy.no_faults()
     world.empty(ns)
+
+
+def test_pod_in_user_namespace_is_looked_for_again_after_a_list_of_pods_failed(world, ns):
+    """Also if nothing else changes the volume."""
+    def told():
+        return {e["involvedObject"]["kind"] for e in world.events(ns, "UserNamespaceUnsupported")}
+
+    for node in world.nodes:
+        world.cluster.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"nodeInfo": {"kernelVersion": "6.1.0"}}})
+    pods = f"/namespaces/{ns}/pods"
+    world.proxy.fault("GET", pods, status(403, "Forbidden"), times=None)
+    try:
+        world.make_claim(ns)
+        world.make_pod(ns, hostUsers=False)
+        world.wait_for_bound(ns)
+        wait_for(lambda: not world.jobs(), what="the Job is deleted")
+        assert world.proxy.seen("GET", pods) and not told()
+    finally:
+        world.proxy.no_faults()
+    wait_for(lambda: told() == {"PersistentVolumeClaim", "Pod"}, what="the event of both")
