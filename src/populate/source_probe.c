@@ -95,8 +95,9 @@ static bool note(struct populate *p, struct str source, const struct api_source 
     bool fails = got->failed || export_failed(&got->answer);
     bool has_recovered = (known->failed && !got->failed) ||
                          (export_failed(&known->answer) && got->answer.tried_export && !got->answer.export_err.code);
-    /* The status is from before this probe, and outlives the controller. */
-    known->was_ready |= !got->failed || s->status.phase == API_SOURCE_READY;
+    /* The status is from before this probe, and outlives the controller. If the source failed already when this
+     * controller began to lead, its phase is Degraded, but a listing is kept. */
+    known->was_ready |= !got->failed || s->status.phase == API_SOURCE_READY || s->status.listing.known;
     known->count++;
     known->failed = got->failed;
     known->answer = got->answer;

@@ -212,6 +212,22 @@ def test_source_that_fails_while_its_claim_is_filled_is_an_event_of_claim_and_po
     world.wait_for_bound(ns)
 
 
+def test_source_that_fails_before_a_new_leader_begins_is_an_event_of_its_claims(world, ns, store):
+    keys(world, ns)
+    make(world, ns, store)
+    world.make_claim(ns, "filled")
+    world.make_pod(ns, "filled")
+    world.wait_for_bound(ns, "filled")
+    wait_for(lambda: status(world, ns).get("listing"), what="its listing is known")
+    world.cluster.patch(f"{API}/namespaces/{ns}/bucketsources/data", {"spec": {"endpoint": "https://127.0.0.1:8"}})
+    wait_for_phase(world, ns, "Degraded")
+    world.kill("controller0")
+    world.forget_leader()
+    world.start_controller()
+    world.make_claim(ns, "waiting")
+    assert "CIS1611" in wait_for(lambda: event_of(world, ns, "waiting"), what="the event of a new leader")
+
+
 def test_errors_of_other_claims_of_a_source_send_no_event_to_a_claim(world, ns, store):
     keys(world, ns)
     make(world, ns, store)
