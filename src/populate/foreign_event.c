@@ -128,7 +128,7 @@ static int pod_found(void *ctx, struct str key, const json *pod)
     struct pod_search *s = ctx;
     bool is_own = str_eq(json_str_at(json_item(json_at(pod, "metadata.ownerReferences"), 0), "uid"), s->job_uid);
     if (is_own && job_pod_trouble(pod, clock_wall_ns(), &s->trouble))
-        s->hash = str_hash(str_of(s->trouble.text), str_hash(key, 0));
+        s->hash = job_pod_trouble_hash(key, &s->trouble);
     return 0;
 }
 

@@ -56,3 +56,11 @@ bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret
     return says(ret, "JobNotStarted", "has not started for two minutes on", pod,
                 waits.len ? waits : STR("the kubelet does not answer"), STR_NULL);
 }
+
+/* The kubelet alternates between ErrImagePull and ImagePullBackOff: the text counts only up to the cause. */
+uint64_t job_pod_trouble_hash(struct str pod, const struct populate_event *trouble)
+{
+    struct str text = str_of(trouble->text), what = STR_NULL;
+    (void)str_split(&text, ':', &what);
+    return str_hash(what, str_hash(pod, 0));
+}

@@ -8,3 +8,6 @@
 
 /* False: it runs, has just been created, or ended by itself (then the result on disk has the cause). */
 bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret);
+
+/* Equal while the pod, by its key, has the same trouble. */
+uint64_t job_pod_trouble_hash(struct str pod, const struct populate_event *trouble);

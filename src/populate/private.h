@@ -199,7 +199,7 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 /* Sends why the pod of this Job cannot be created, once for each event of the Job controller. NULL: no Job. */
 void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
                     const json *job);
-/* Sends why the pod of this Job does not start or was ended, once for each cause. NULL: no Job. */
+/* Sends why the pod of this Job does not start or was ended, once for each pod and trouble. NULL: no Job. */
 void job_pod_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
                         const json *job);
 

@@ -37,22 +37,28 @@ static const struct pod_row {
      1, "JobFailed", "was ended on node n1: OutOfpods: Pod was rejected"},
 };
 
+static bool read_trouble(const char *status_text, unsigned age_s, struct populate_event *ret)
+{
+    struct err err;
+    int64_t created_ns;
+    auto_json pod = NULL;
+    auto_json status = NULL;
+    struct str text =
+        STR("{\"metadata\":{\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{\"nodeName\":\"n1\"}}");
+    *ret = (struct populate_event){0};
+    assert_int_equal(time_parse(STR("2026-01-01T00:00:00Z"), &created_ns, &err), 0);
+    assert_int_equal(json_parse(text, "pod", &pod, &err), 0);
+    assert_int_equal(json_parse(str_of(status_text), "status", &status, &err), 0);
+    json_set(pod, "status", json_copy_of(status));
+    return job_pod_trouble(pod, created_ns + age_s * (int64_t)NS_PER_SECOND, ret);
+}
+
 static void pod_that_does_not_run_has_its_cause_and_another_has_none(void **state)
 {
     (void)state;
-    struct err err;
-    int64_t created_ns;
-    assert_int_equal(time_parse(STR("2026-01-01T00:00:00Z"), &created_ns, &err), 0);
     for (const struct pod_row *r = rows; r < rows + countof(rows); r++) {
-        auto_json pod = NULL;
-        auto_json status = NULL;
-        struct populate_event e = {0};
-        struct str text =
-            STR("{\"metadata\":{\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{\"nodeName\":\"n1\"}}");
-        assert_int_equal(json_parse(text, "pod", &pod, &err), 0);
-        assert_int_equal(json_parse(str_of(r->status), "status", &status, &err), 0);
-        json_set(pod, "status", json_copy_of(status));
-        bool found = job_pod_trouble(pod, created_ns + r->age_s * (int64_t)NS_PER_SECOND, &e);
+        struct populate_event e;
+        bool found = read_trouble(r->status, r->age_s, &e);
         if (found != (r->reason != NULL))
             fail_msg("%s: %d", r->status, found);
         if (!found)
@@ -63,8 +69,34 @@ static void pod_that_does_not_run_has_its_cause_and_another_has_none(void **stat
     }
 }
 
+static uint64_t hash_of(const char *pod, const char *status, unsigned age_s)
+{
+    struct populate_event e;
+    assert_true(read_trouble(status, age_s, &e));
+    return job_pod_trouble_hash(str_of(pod), &e);
+}
+
+static void trouble_is_the_same_while_the_kubelet_alternates_its_causes(void **state)
+{
+    (void)state;
+    static const char *const pulls =
+        "{\"phase\":\"Pending\",\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}";
+    static const char *const waits =
+        "{\"phase\":\"Pending\",\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ImagePullBackOff\"}}}]}";
+    static const char *const failed = "{\"phase\":\"Failed\",\"reason\":\"OutOfpods\"}";
+    uint64_t first = hash_of("pod-1", pulls, 1);
+    assert_true(hash_of("pod-1", waits, 1) == first);
+    assert_true(hash_of("pod-2", pulls, 1) != first);
+    assert_true(hash_of("pod-1", failed, 1) != first);
+    /* The kubelet reports a cause after two minutes without one. */
+    assert_true(hash_of("pod-1", "{\"phase\":\"Pending\"}", 130) != first);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pod_that_does_not_run_has_its_cause_and_another_has_none)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pod_that_does_not_run_has_its_cause_and_another_has_none),
+        cmocka_unit_test(trouble_is_the_same_while_the_kubelet_alternates_its_causes),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
