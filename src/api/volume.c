@@ -246,6 +246,7 @@ json *api_volume_verdict_json(const struct api_volume *v)
         if (strcmp(c->type, API_DELETION_HELD) == 0 || strcmp(c->type, API_NODE_GONE) == 0)
             own.items[own.count++] = *c;
     }
+    write_node(j, v->node); /* kubectl shows it, and this node may never have written its own status */
     json_set(j, "status.conditions", api_conditions_json(&own));
     return j;
 }

@@ -148,8 +148,8 @@ json *api_volume_status_json(const struct api_volume *v);
  * committed. The server refuses it if the order has changed since `v`. The caller frees. */
 json *api_volume_commit_json(const struct api_volume *v);
 
-/* For the controller to apply to `status`: its own conditions (types DeletionHeld and NodeGone), and the phase if it is
- * Lost. The caller frees. */
+/* For the controller to apply to `status`: its own conditions (types DeletionHeld and NodeGone), the name of the node
+ * for kubectl, and the phase if it is Lost. The caller frees. */
 json *api_volume_verdict_json(const struct api_volume *v);
 
 /* The volume spec: the struct that the standalone driver makes from CreateVolume's parameters. It is checked, but

@@ -311,6 +311,7 @@ def test_a_node_that_does_not_come_back_gives_its_volumes_up_and_stays_as_a_tomb
     node.stop()
     node.delete_node()
     assert eventually(lambda: status_of(cluster, name, "NodeGone"))["status"] == "Unknown"
+    assert cluster.kubectl("get", "civ", name).splitlines()[1].split()[-2] == "node-a"  # NODE, AGE: this node wrote none
     code, text = controller.delete_fails(volume_id, timeout=2)
     assert code == Code.ABORTED and "its node node-a is missing" in text
     eventually(lambda: status_of(cluster, name, "NodeGone")["status"] == "True")

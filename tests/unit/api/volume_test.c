@@ -163,7 +163,7 @@ static void a_long_name_of_a_node_is_shown_up_to_its_first_dot(void **state)
     assert_shown("n1.example.com", "n1.example.com");
 }
 
-static void verdict_has_only_the_conditions_of_the_controller(void **state)
+static void verdict_has_the_node_and_only_the_conditions_of_the_controller(void **state)
 {
     (void)state;
     auto_api_volume v = order();
@@ -175,6 +175,7 @@ static void verdict_has_only_the_conditions_of_the_controller(void **state)
     auto_mem char *text = json_text(j, 0);
     assert_non_null(strstr(text, "\"phase\":\"Lost\""));
     assert_non_null(strstr(text, "NodeGone"));
+    assert_true(str_eq(json_str_at(j, "status.summary.node"), str_of(v->node)));
 }
 
 static void phases_have_the_names_of_the_schema(void **state)
@@ -200,7 +201,7 @@ int main(void)
         cmocka_unit_test(order_with_a_retired_field_is_still_read),
         cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
         cmocka_unit_test(a_long_name_of_a_node_is_shown_up_to_its_first_dot),
-        cmocka_unit_test(verdict_has_only_the_conditions_of_the_controller),
+        cmocka_unit_test(verdict_has_the_node_and_only_the_conditions_of_the_controller),
         cmocka_unit_test(phases_have_the_names_of_the_schema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
