@@ -90,7 +90,6 @@ static void on_listed(void *ctx, struct kube_reply *r)
         return;
     }
     copy_sweep(i);
-    metric_set(i->over_limit, 0);
     remember_version(i, r->object);
     i->told_code = 0; /* but not `failures`: a list without a watch is not enough */
     if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
@@ -225,6 +224,20 @@ static char *copied(const char *text)
     return text ? str_dup(str_of(text)) : NULL;
 }
 
+static void make_metrics(struct kube_informer *i)
+{
+    const char *kind = i->options.resource->plural;
+    i->over_limit = metric_series(
+        metric_new(METRIC_GAUGE, "cistern_objects_over_limit",
+                   "1 while the API server has more objects of a kind than Cistern reads: it decides nothing.",
+                   "resource", NULL),
+        kind);
+    i->count =
+        metric_series(metric_new(METRIC_GAUGE, "cistern_objects",
+                                 "Objects of a kind by which Cistern decides, 200,000 at most.", "resource", NULL),
+                      kind);
+}
+
 struct kube_informer *kube_informer_new(struct kube *k, const struct kube_informer_options *o)
 {
     struct kube_informer *i = xcalloc(1, sizeof *i);
@@ -237,15 +250,8 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     i->field_selector = copied(o->field_selector);
     i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
     i->options.silence_ns = o->silence_ns ? o->silence_ns : SILENCE_NS;
-    i->over_limit = metric_series(
-        metric_new(METRIC_GAUGE, "cistern_objects_over_limit",
-                   "1 while the API server has more objects of a kind than Cistern reads: it decides nothing.",
-                   "resource", NULL),
-        o->resource->plural);
-    i->count = metric_series(metric_new(METRIC_GAUGE, "cistern_objects",
-                                        "Objects of a kind that Cistern has read from the API server, 200,000 at most.",
-                                        "resource", NULL),
-                             o->resource->plural);
+    if (!o->decides_nothing)
+        make_metrics(i);
     i->again.fire = pause_ended;
     i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)

@@ -32,6 +32,7 @@ struct kube_informer_options {
     uint64_t silence_ns;      /* a watch without a byte for this time is started again; 0: 75 s */
     size_t objects_max;       /* 0: 200,000. With more, on_error gets ERR_NO_SPACE, and the copy is not complete */
     unsigned page_size;       /* 0: 500 */
+    bool decides_nothing;     /* it may be incomplete: it is not in the metrics for the alerts about the limit */
 
     void *ctx;
     /* `key` is "namespace/name", or "name" without a namespace. Any callback may be NULL. */

@@ -24,6 +24,13 @@ void copy_begin_list(struct kube_informer *i)
     i->list_failed = false;
 }
 
+/* `s` NULL: the informer has no metrics. */
+static void show(struct metric_series *s, size_t value)
+{
+    if (s)
+        metric_set(s, (int64_t)value);
+}
+
 static void mark(struct kube_informer *i, struct informer_object *x)
 {
     i->current += x->generation != i->generation;
@@ -37,7 +44,7 @@ static int check_limit(struct kube_informer *i, const struct informer_object *x,
     size_t most = i->options.objects_max ? i->options.objects_max : OBJECTS_DEFAULT;
     if ((x && x->generation == i->generation) || (i->current < most && (x || i->objects.by_key.count < 2 * most)))
         return 0;
-    metric_set(i->over_limit, 1);
+    show(i->over_limit, 1);
     atomic_store(&i->synced, false);
     return err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "the API server has more than %zu %s", most,
                     i->options.resource->plural);
@@ -67,7 +74,7 @@ int copy_put(struct kube_informer *i, json *tree, struct err *err)
     mark(i, x);
     wake(i, key);
     pthread_mutex_unlock(&i->lock);
-    metric_set(i->count, (int64_t)i->objects.by_key.count);
+    show(i->count, i->objects.by_key.count);
     void (*report)(void *, struct str, const json *) = is_new ? i->options.on_added : i->options.on_updated;
     if (report)
         report(i->options.ctx, key, tree);
@@ -81,7 +88,7 @@ static void drop(struct kube_informer *i, struct informer_object *x, struct str 
     informer_objects_remove(&i->objects, x);
     wake(i, key);
     pthread_mutex_unlock(&i->lock);
-    metric_set(i->count, (int64_t)i->objects.by_key.count);
+    show(i->count, i->objects.by_key.count);
     if (i->options.on_deleted)
         i->options.on_deleted(i->options.ctx, key, last_known);
 }
@@ -119,6 +126,7 @@ void copy_sweep(struct kube_informer *i)
         auto_mem char *key = str_dup(str_of(x->key));
         drop(i, x, str_of(key), last);
     }
+    show(i->over_limit, 0);
 }
 
 void copy_resync(struct kube_informer *i, size_t slice, size_t slices)

@@ -35,8 +35,8 @@ struct kube_informer {
     uint64_t watch_began_ns;
     bool list_failed; /* an item could not be stored, see err */
     struct err err;
-    struct metric_series *over_limit; /* 1: more objects than objects_max */
-    struct metric_series *count;      /* objects of the copy */
+    struct metric_series *over_limit; /* 1: more objects than objects_max; NULL: decides_nothing */
+    struct metric_series *count;      /* objects of the copy; NULL: likewise */
     enum err_code told_code;          /* the last reported error, and when */
     uint64_t told_ns;
     atomic_bool synced; /* the copy has all objects */

@@ -220,6 +220,7 @@ void foreign_events_open(struct populate *p)
                                       .ns = str_of(p->o.job.ns),
                                       .field_selector =
                                           "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed",
+                                      .decides_nothing = true,
                                       .indexes = {{index_target}},
                                       .ctx = p,
                                       .on_added = prime_event_changed,
@@ -233,6 +234,7 @@ void foreign_events_open(struct populate *p)
     p->job_pods = kube_informer_new(p->o.kube, &(struct kube_informer_options){.resource = &kube_pods,
                                                                                .ns = str_of(p->o.job.ns),
                                                                                .label_selector = JOB_LABEL,
+                                                                               .decides_nothing = true,
                                                                                .indexes = {{index_order}},
                                                                                .transform = trim_pod,
                                                                                .ctx = p,

@@ -245,10 +245,13 @@ class World:
     def log(self, name="controller0"):
         return (self.folder / f"{name}.log").read_text()
 
-    def metric(self, name):
+    def series(self, name):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith((name + " ", name + "{")))
+        return [line for line in lines if line.startswith((name + " ", name + "{"))]
+
+    def metric(self, name):
+        return sum(float(line.split()[-1]) for line in self.series(name))
 
     # ---- nodes
 

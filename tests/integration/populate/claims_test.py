@@ -151,6 +151,13 @@ def test_objects_of_a_kind_are_counted_for_the_alert(world, ns):
     wait_for(is_right)
 
 
+@pytest.mark.parametrize("metric", ["cistern_objects", "cistern_objects_over_limit"])
+def test_copies_that_decide_nothing_are_not_in_the_metrics_of_the_limit(world, metric):
+    text = "\n".join(world.series(metric))
+    assert 'resource="persistentvolumeclaims"' in text and 'resource="jobs"' in text
+    assert 'resource="events"' not in text and 'resource="pods"' not in text, text
+
+
 # ---- pods in user namespaces
 
 @pytest.fixture
