@@ -117,17 +117,14 @@ static bool tell_new(struct populate *p, const struct kube_ref *claim, const str
     return true;
 }
 
-/* Returns whether the claim has one. An event that is not sent again must not miss a new pod: `is_first` prefers a new
- * list. */
+/* An event that is not sent again must not miss a new pod: `is_first` needs a new list, or a kept one that has the pod.
+ * False: neither exists. */
 static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      bool is_first)
+                      bool is_first, bool *ret_found)
 {
-    bool found = false;
-    if (is_first)
-        (void)(tell_new(p, claim, what, &found) || tell_kept(p, claim, what, &found));
-    else
-        (void)(tell_kept(p, claim, what, &found) || tell_new(p, claim, what, &found));
-    return found;
+    if (!is_first)
+        return tell_kept(p, claim, what, ret_found) || tell_new(p, claim, what, ret_found);
+    return tell_new(p, claim, what, ret_found) || (tell_kept(p, claim, what, ret_found) && *ret_found);
 }
 
 static void tell_claim(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
@@ -144,18 +141,19 @@ bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
     return has_looked;
 }
 
-void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+bool claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what)
 {
     uint64_t now_ns = clock_now_ns();
-    bool is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
+    bool found = false, is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
-        return;
+        return true;
     tell_claim(p, claim, what);
-    bool found = tell_pods(p, claim, what, !is_same);
+    bool has_looked = tell_pods(p, claim, what, !is_same, &found);
     if (!m)
-        return;
+        return has_looked;
     m->pod_looks = is_same ? m->pod_looks + 1 : 0;
     m->pods_reason = what->reason;
     m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : clock_doubled_ns(m->pod_looks, NO_POD_NS, RECHECK_NS));
+    return has_looked;
 }

@@ -86,7 +86,8 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
                                    .uid = c->target.uid};
     struct populate_event report = {.warning = true, .reason = "ProvisioningFailed"};
     snprintf(report.text, sizeof report.text, "%.*s", STR_FMT(str_cut(cause, sizeof report.text - 1)));
-    claim_event_send(p, m, &about, &report);
+    if (!claim_event_send(p, m, &about, &report))
+        m->foreign_events[0] = 0; /* for the pods, at the next look */
 }
 
 /* The Job controller reports passing failures in the same way. */

@@ -175,8 +175,9 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 
 /* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
 
-/* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. */
-void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+/* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. False: the
+ * pods could not be listed, or not now. */
+bool claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
 /* Only if a pod that the event concerns waits for the claim. False: the pods could not be listed, or not now. */
 must_check bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
