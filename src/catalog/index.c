@@ -243,6 +243,21 @@ int index_lower_bound(const struct index *x, struct str path, uint64_t *ret_posi
     return 0;
 }
 
+int index_has_prefix(const struct index *x, struct str prefix, bool *ret, struct err *err)
+{
+    uint64_t at, id;
+    struct index_entry e = {0};
+    int r = index_lower_bound(x, prefix, &at, err);
+    bool has_entry = r == 0 && at < index_count(x);
+    if (has_entry)
+        r = index_at(x, at, &id, err);
+    if (has_entry && r == 0)
+        r = index_get(x, id, &e, err);
+    if (r == 0)
+        *ret = has_entry && str_starts(e.path, prefix);
+    return r;
+}
+
 int index_find(const struct index *x, struct str path, uint64_t *ret_id, struct err *err)
 {
     uint64_t position, id;

@@ -85,7 +85,8 @@ must_check int index_get(const struct index *x, uint64_t id, struct index_entry 
 must_check int index_manifest(const struct index *x, struct digest *ret, struct err *err);
 
 /* For a complete catalog, in the byte order of paths: the id at a position; the first position whose path is not
- * less than `path` (count: none); the id of a path (ERR_NOT_FOUND). */
+ * less than `path` (count: none); the id of a path (ERR_NOT_FOUND); whether a path begins with `prefix`. */
 must_check int index_at(const struct index *x, uint64_t position, uint64_t *ret_id, struct err *err);
 must_check int index_lower_bound(const struct index *x, struct str path, uint64_t *ret_position, struct err *err);
 must_check int index_find(const struct index *x, struct str path, uint64_t *ret_id, struct err *err);
+must_check int index_has_prefix(const struct index *x, struct str prefix, bool *ret, struct err *err);

@@ -18,17 +18,12 @@ static int conflict_error(struct err *err)
 /* Whether the listing has objects below `path`. If it cannot say, it has: then nothing is called a user's. */
 static bool has_objects_below(const struct hydrate *h, struct str path)
 {
-    uint64_t at, id;
-    struct index_entry e;
+    bool has;
     struct err ignored;
     auto_sbuf below = SBUF(PATH_MAX + 1);
     sbuf_add(&below, path);
     sbuf_addc(&below, '/');
-    if (index_lower_bound(h->index, sbuf_str(&below), &at, &ignored) < 0)
-        return true;
-    return at < index_count(h->index) &&
-           (index_at(h->index, at, &id, &ignored) < 0 || index_get(h->index, id, &e, &ignored) < 0 ||
-            str_starts(e.path, sbuf_str(&below)));
+    return index_has_prefix(h->index, sbuf_str(&below), &has, &ignored) < 0 || has;
 }
 
 /* A directory is in the way of an object. */

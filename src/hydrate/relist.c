@@ -63,11 +63,9 @@ static bool is_unchanged(const struct index_entry *was, const struct index_entry
 
 static bool is_used(const struct index *x, struct str below)
 {
-    uint64_t at, id;
-    struct index_entry e;
+    bool is;
     struct err ignored;
-    return index_lower_bound(x, below, &at, &ignored) == 0 && at < index_count(x) &&
-           index_at(x, at, &id, &ignored) == 0 && index_get(x, id, &e, &ignored) == 0 && str_starts(e.path, below);
+    return index_has_prefix(x, below, &is, &ignored) == 0 && is;
 }
 
 /* Also removes directories that held only removed files: a new object may have the name of one. */

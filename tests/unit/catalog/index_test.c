@@ -75,6 +75,13 @@ static void added_entries_are_read_back_by_id_and_by_path(void **state)
     assert_int_equal(index_find(x, STR("b"), &id, &err), -ERR_NOT_FOUND);
     assert_int_equal(index_lower_bound(x, STR("b"), &position, &err), 0);
     assert_int_equal(position, 1);
+    bool has;
+    assert_int_equal(index_has_prefix(x, STR("b/"), &has, &err), 0);
+    assert_true(has);
+    assert_int_equal(index_has_prefix(x, STR("b/x"), &has, &err), 0);
+    assert_false(has);
+    assert_int_equal(index_has_prefix(x, STR("d"), &has, &err), 0);
+    assert_false(has);
     assert_int_equal(index_lower_bound(x, STR("d"), &position, &err), 0);
     assert_int_equal(position, 3);
     assert_int_equal(index_at(x, 3, &id, &err), -ERR_CORRUPT);
