@@ -69,12 +69,14 @@ def requests(tracer, volumes):
     os.chdir("/")
 
 
-def create(name, data=b"", flags=os.O_WRONLY, look=False):
+def create(name, data=b"", flags=os.O_WRONLY, look=False, look_again=False):
     fd = os.open(name, flags | os.O_CREAT, 0o644)
     if look:
         os.fstat(fd)
     if data:
         os.write(fd, data)
+    if look_again:
+        os.fstat(fd)
     os.close(fd)
 
 
@@ -124,8 +126,11 @@ OPERATIONS = {
     "readdir and stat of each file, again": listing,
     "`ls -l`, again": list_long,
     "create, close": lambda: create("made"),
+    "create a name that is known to be absent, close": lambda: create("absent"),
+    "the same with O_EXCL": lambda: create("absent", flags=os.O_WRONLY | os.O_EXCL),
     "create, write, close": lambda: create("made", b"1"),
     "create, fstat, write, close": lambda: create("made", b"1", look=True),
+    "create, write, fstat, close": lambda: create("made", b"1", look_again=True),
     "create with O_RDWR, fstat, write, close": lambda: create("made", b"1", os.O_RDWR, look=True),
     "create in a directory that was just changed": lambda: create("changed/made"),
     "rename": lambda: os.rename("old", "new"),
