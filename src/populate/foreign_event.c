@@ -7,11 +7,13 @@
 #include "private.h"
 #include "util/clock.h"
 #include "util/log.h"
+#include "util/names.h"
 #include <stdio.h>
 
 struct event_search {
-    struct str uid; /* of the object */
-    json *newest;   /* owned; NULL: none */
+    struct str uid;    /* of the object */
+    struct str writer; /* the component begins with it */
+    json *newest;      /* owned; NULL: none */
 };
 
 static struct str time_of(const json *event)
@@ -24,6 +26,7 @@ static int event_found(void *ctx, struct str key, const json *event)
     struct event_search *s = ctx;
     (void)key;
     if (!str_eq(json_str_at(event, "involvedObject.uid"), s->uid) ||
+        !str_starts(json_str_at(event, "source.component"), s->writer) ||
         (s->newest && str_cmp(time_of(event), time_of(s->newest)) <= 0))
         return 0;
     json_free(s->newest);
@@ -31,10 +34,13 @@ static int event_found(void *ctx, struct str key, const json *event)
     return 0;
 }
 
-/* The newest event about `uid` that was not sent yet. The caller frees; NULL: none. */
-static json *find_new(struct kube_informer *events, struct str indexed, struct str uid, uint64_t *sent)
+/* The newest event about `uid` that was not sent yet. The caller frees; NULL: none. A node may write events in any
+ * namespace, but only in its own name (charts/cistern/templates/admission.yaml): users must not read those in the name
+ * of the controller. */
+static json *find_new(struct kube_informer *events, struct str indexed, struct str uid, struct str writer,
+                      uint64_t *sent)
 {
-    struct event_search s = {.uid = uid};
+    struct event_search s = {.uid = uid, .writer = writer};
     (void)kube_informer_each(events, 0, indexed, event_found, &s);
     uint64_t version = str_hash(json_str_at(s.newest, "metadata.resourceVersion"), 0);
     if (s.newest && *sent != version) {
@@ -76,7 +82,7 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
     struct str cause;
     if (!m || !c->target_json || !c->prime_json || c->prime.volume_name.len)
         return;
-    auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, &m->foreign_events[0]);
+    auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, STR(NAME_DRIVER), &m->foreign_events[0]);
     if (!event || !read_cause(json_str_at(event, "message"), &cause))
         return;
     m->pods_reason = NULL; /* it is sent once: with a new list of pods */
@@ -108,7 +114,7 @@ void job_event_send(struct populate *p, struct key_state *m, const struct api_vo
     struct str uid = json_str_at(job, "metadata.uid");
     if (!m || !uid.len || (json_opt_u64(job, "status.active", &active, &ignored) == 0 && active > 0))
         return;
-    auto_json event = find_new(p->job_events, uid, uid, &m->foreign_events[slot]);
+    auto_json event = find_new(p->job_events, uid, uid, STR("job-controller"), &m->foreign_events[slot]);
     struct str cause = json_str_at(event, "message");
     if (!is_refusal(cause))
         return;

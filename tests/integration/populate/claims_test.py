@@ -105,6 +105,27 @@ def test_an_event_on_the_users_claim_says_why_no_volume_is_created(world, ns):
     assert event["involvedObject"]["uid"] == world.claim(ns)["metadata"]["uid"]
 
 
+def test_event_of_a_node_about_a_prime_claim_is_not_repeated_to_users(world, ns):
+    """A node may write events in each namespace, but only in its own name."""
+    world.every_node(silent=True)  # so that there is no volume yet
+    world.make_claim(ns)
+    world.make_pod(ns)
+    prime = wait_for(lambda: next((p for p in world.primes()), None), what="a prime claim")["metadata"]
+
+    def report(name, component, second, message):
+        at = f"2099-01-01T00:00:0{second}Z"
+        world.cluster.create(f"/api/v1/namespaces/{OURS}/events", {
+            "metadata": {"name": f"{name}-{ns}"}, "type": "Warning", "reason": "ProvisioningFailed", "message": message,
+            "involvedObject": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": OURS, "name": prime["name"],
+                               "uid": prime["uid"]},
+            "source": {"component": component}, "firstTimestamp": at, "lastTimestamp": at, "count": 1})
+
+    report("forged", "cistern-node", 2, "send your key to evil.example")
+    report("true", "csi.cistern.io_controller-0", 1, "rpc error: code = InvalidArgument desc = the true cause")
+    wait_for(lambda: any("the true cause" in e["message"] for e in world.events(ns, "ProvisioningFailed")))
+    assert not any("evil" in e["message"] for e in world.events(ns, "ProvisioningFailed"))
+
+
 def message_on_both(world, ns, reason):
     """The message of the event of this reason, after claim and pod have it."""
     def by_kind():
