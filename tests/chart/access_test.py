@@ -2,6 +2,7 @@
 """The table of a tenant's limits (docs/design/008-access.md) against the CRDs and the sources. Each field that a tenant, a
 node or a Job may write has a row. Each row has a field, and a test that exists."""
 
+import itertools
 import re
 
 import pytest
@@ -13,7 +14,6 @@ from .lib import render, the
 
 PAGE = TOP / "docs/design/008-access.md"
 SECTIONS = {title.split("\n")[0]: title for title in PAGE.read_text().split("\n## ")[1:]}
-NAMES = (TOP / "src/util/names.h").read_text() + (TOP / "src/broker/fetch.c").read_text()
 
 
 def section(words):
@@ -63,11 +63,43 @@ def test_each_parameter_of_a_class_has_a_row():
     assert (sorted(keys), len(named)) == (sorted(named), len(keys))
 
 
+ROOMS = ["src/kube", "src/api", "src/populate", "src/control", "src/broker", "src/node", "cmd/cisternd"]
+SOURCES = "".join(path.read_text() for room in ROOMS for path in (TOP / room).glob("*.[ch]"))
+NAMES = SOURCES + (TOP / "src/util/names.h").read_text()
+# Of Cistern's own Jobs, or of the volume context, which the provisioner writes.
+NO_TENANTS = re.compile(r"(app|node)\.kubernetes\.io/|[\w.]+/v1$|cluster-autoscaler\.|csi\.storage\.k8s\.io/|cistern\.io/"
+                        r"(claim|claim-uid|drain|job|node|order|purpose|volume|pool|release|populate-target-protection)$")
+
+
 def test_each_annotation_has_a_row():
-    known = {f"cistern.io/{name}" for name in re.findall(r'ANNOTATION_\w+\s*\\?\s*NAME_API_GROUP "/([\w-]+)"', NAMES)}
-    known |= set(re.findall(r'ANNOTATION\w*\s*\\?\s*"([\w.]+/[\w-]+)"', NAMES))
-    assert len(known) > 12
+    known = {f"cistern.io/{name}" for name in re.findall(r'NAME_API_GROUP "/([a-z][\w-]+)"', NAMES)}
+    known |= set(re.findall(r'"((?:[a-z0-9-]+\.)+(?:io|com)/[a-z][\w-]+)"', NAMES))
+    known = {name for name in known if not NO_TENANTS.match(name)}
+    assert len(known) > 17
     assert sorted(known - set(fields(PAGE.read_text()))) == []
+
+
+def test_each_path_of_an_object_of_kubernetes_has_a_row():
+    own = {part.rstrip("[]") for kind in ("bucketsource", "cisternvolume", "cisternpool") for top in ("spec", "status")
+           for leaf in leaves(schema_of(kind, top), top) for part in itertools.accumulate(leaf.split("."), "{}.{}".format)}
+    read = set(re.findall(r'(?<!#include )"((?:metadata|spec|status|involvedObject)(?:\.[A-Za-z0-9]+)+)"', SOURCES))
+    named = {name for name in fields(section("Fields of Kubernetes")) if "/" not in name}
+    assert len(named) > 60
+    assert (sorted(read - own - named), sorted(named - read)) == ([], [])
+
+
+def test_each_field_of_a_request_to_the_broker_has_a_row():
+    (known,) = re.findall(r"known\[\] = \{([^}]*)\}", (TOP / "src/broker/messages.c").read_text())
+    requests = "".join(cells[0] for cells in rows(section("A Job")) if cells[0].startswith(" request"))
+    assert sorted(re.findall(r'"(\w+)"', known)) == sorted(re.findall(r"`(\w+)`", requests))
+
+
+def test_each_file_that_a_job_writes_has_a_row():
+    formats = [cells for cells in rows((TOP / "docs/design/009-formats.md").read_text()) if "`cistern " in cells[1]]
+    known = {re.sub(r"export/|-\*\.log", "", name) for cells in formats for name in re.findall(r"`([^`]+)`", cells[0])}
+    assert len(known) > 6
+    results = "".join(cells[0] for cells in rows(section("A Job")) if cells[0].startswith(" results"))
+    assert sorted(known - set(re.findall(r"`([\w.]+)`", results))) == []
 
 
 def test_each_variable_of_a_job_has_a_row():
