@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static void a_replaced_file_reads_back_and_leaves_no_other(void **state)
@@ -220,6 +221,70 @@ static void each_denied_entry_of_a_tree_is_removed(void **state)
     assert_int_equal(faccessat(dir, "denied", F_OK, 0), -1);
 }
 
+/* A process without the rights of root is denied by modes, too. */
+static void modes_do_not_stop_the_removal_of_an_owner(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd tree = -1;
+    char path[64];
+    if (getuid() != 0)
+        skip();
+    snprintf(path, sizeof path, "%s/owned", dir_name);
+    assert_int_equal(chmod(dir_name, 0755), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (chmod(dir_name, 0777) != 0 || setresuid(65534, 65534, 65534) != 0 ||
+            dir_make(AT_FDCWD, path, 0755, &tree, &err) < 0)
+            _exit(1);
+        auto_fd closed = make_chain(tree, 40, "d"), entered = openat(tree, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void)!mkdirat(closed, "e", 0);        /* beyond the levels that are open at once, and empty */
+        close(make_chain(entered, 2, "full")); /* an inner directory that cannot be opened */
+        (void)!fchmodat(entered, "full/full", 0, 0);
+        (void)!fchmodat(entered, "full", 0500, 0);
+        _exit(fchmod(closed, 0500) == 0 && fchmod(entered, 0) == 0 && dir_remove(AT_FDCWD, path, &err) == 0 ? 0 : 2);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(faccessat(dir, "owned", F_OK, 0), -1);
+}
+
+static void first_failure_of_a_removal_is_reported_and_the_rest_is_removed(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd tree = -1;
+    char to[64];
+    if (getuid() != 0)
+        skip();
+    assert_int_equal(dir_make(dir, "failing", 0755, &tree, &err), 0);
+    assert_int_equal(mkdirat(tree, "busy", 0755), 0);
+    close(openat(tree, "file", O_CREAT | O_WRONLY, 0600));
+    snprintf(to, sizeof to, "%s/failing/busy", dir_name);
+    assert_int_equal(mount("tmpfs", to, "tmpfs", 0, NULL), 0);
+    assert_int_equal(dir_remove(dir, "failing", &err), -ERR_BUSY);
+    assert_non_null(strstr(err.text, "'busy'"));
+    assert_int_equal(faccessat(tree, "file", F_OK, 0), -1);
+    assert_int_equal(umount2(to, 0), 0);
+    assert_int_equal(dir_remove(dir, "failing", &err), 0);
+}
+
+static void removal_of_a_link_leaves_its_target_and_of_a_denied_file_is_an_error(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_fd there = -1;
+    assert_int_equal(dir_make(dir, "target", 0755, &there, &err), 0);
+    close(openat(there, "kept", O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(symlinkat("target", dir, "link"), 0);
+    assert_int_equal(dir_remove(dir, "link", &err), 0);
+    assert_int_equal(faccessat(there, "kept", F_OK, 0), 0);
+    close(openat(dir, "plain", O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(dir_remove(dir, "plain/below", &err), -ERR_INVALID);
+    assert_int_equal(dir_remove(dir, "plain", &err), 0);
+}
+
 static void mount_in_a_tree_is_not_entered(void **state)
 {
     (void)state;
@@ -324,6 +389,9 @@ int main(void)
         cmocka_unit_test(wide_tree_with_deep_branches_is_removed),
         cmocka_unit_test(names_links_modes_and_flags_do_not_stop_a_removal),
         cmocka_unit_test(each_denied_entry_of_a_tree_is_removed),
+        cmocka_unit_test(modes_do_not_stop_the_removal_of_an_owner),
+        cmocka_unit_test(first_failure_of_a_removal_is_reported_and_the_rest_is_removed),
+        cmocka_unit_test(removal_of_a_link_leaves_its_target_and_of_a_denied_file_is_an_error),
         cmocka_unit_test(mount_in_a_tree_is_not_entered),
         cmocka_unit_test(a_stream_gives_each_entry_once_and_no_dots),
         cmocka_unit_test(dir_stream_of_a_file_fails_and_closes_it),
