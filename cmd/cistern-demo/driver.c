@@ -204,10 +204,9 @@ static bool volume_is_abnormal(struct demo_driver *d, char *id)
     Csi__V1__ControllerGetVolumeRequest request = CSI__V1__CONTROLLER_GET_VOLUME_REQUEST__INIT;
     request.volume_id = id;
     ProtobufCMessage *reply;
-    struct err ignored;
     int status;
     if (rpc_call(d->client, CALL("Controller", "ControllerGetVolume", controller_get_volume, request), call_timeout_ns,
-                 &reply, &status, &ignored) < 0)
+                 &reply, &status, ERR_IGNORED) < 0)
         return false;
     bool abnormal = ((Csi__V1__ControllerGetVolumeResponse *)reply)->status->volume_condition->abnormal;
     protobuf_c_message_free_unpacked(reply, NULL);

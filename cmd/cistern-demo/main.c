@@ -47,9 +47,8 @@ struct story {
 
 static volatile sig_atomic_t interrupted;
 
-static void interrupt(int sig)
+static void interrupt(int)
 {
-    (void)sig;
     interrupted = 1;
 }
 
@@ -316,20 +315,18 @@ static int verify_export(struct story *s, struct err *err)
     return r;
 }
 
-static bool keep_asking(const char *sentence)
+static bool keep_asking(const char *)
 {
-    (void)sentence;
     return true;
 }
 
 /* After an error or an interrupt: releases the volume as far as the driver allows. */
 static void abandon(struct story *s)
 {
-    struct err ignored;
     if (!s->driver || !s->volume.id[0])
         return;
-    if (demo_volume_unpublish(s->driver, &s->volume, &ignored) == 0)
-        (void)!demo_volume_delete(s->driver, &s->volume, keep_asking, &ignored);
+    if (demo_volume_unpublish(s->driver, &s->volume, ERR_IGNORED) == 0)
+        (void)!demo_volume_delete(s->driver, &s->volume, keep_asking, ERR_IGNORED);
 }
 
 static int clean_up(struct story *s, struct err *err)

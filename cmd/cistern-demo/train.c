@@ -29,15 +29,13 @@ struct train_counts {
     uint32_t model; /* "learned": a checksum of all bytes read, so that the compiler cannot remove a read */
 };
 
-static void stop(int sig)
+static void stop(int)
 {
-    (void)sig;
     stopping = 1;
 }
 
-static int remember(const char *path, const struct stat *st, int type, struct FTW *at)
+static int remember(const char *path, const struct stat *, int type, struct FTW *)
 {
-    (void)st, (void)at;
     if (type != FTW_F || strncmp(path + files.skip, "ckpt/", 5) == 0)
         return 0;
     if (files.count == FILES_MAX)

@@ -37,9 +37,8 @@ static int wait_for_child(void)
     return EXIT_SOME_FAILED;
 }
 
-int verb_demo(int argc, char **argv)
+int verb_demo(int, char **argv)
 {
-    (void)argc;
     struct err err;
     auto_sbuf path = SBUF(4096);
     char self[3072];

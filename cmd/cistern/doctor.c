@@ -31,14 +31,13 @@ static const struct opt opts[] = {
 
 int verb_doctor(int argc, char **argv)
 {
-    struct err ignored;
     int ends = verb_begin(opts, usage, &argc, argv);
     if (ends >= 0)
         return ends;
     flags.purpose.is_source |= !flags.purpose.is_export;
     doctor_machine();
     struct space_place first;
-    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, &ignored) == 0;
+    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, ERR_IGNORED) == 0;
     doctor_fuse(has_pool && access(first.path, F_OK) == 0 ? first.path : "/var/tmp");
     for (size_t i = 0; i < flags.pools.count; i++)
         doctor_pool(flags.pools.items[i]);

@@ -98,10 +98,8 @@ static int run(struct trial *t, void (*ask)(struct trial *t))
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 /* Keeps the first object. */
-static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
-                   struct str next_token)
+static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count, struct str)
 {
-    (void)next_token;
     struct trial *t = ctx;
     if (count > 0)
         set_key(t, objects[0].key, objects[0].size_bytes);
@@ -114,9 +112,8 @@ static void ask_list(struct trial *t)
     store_list_page(t->d->store, &t->d->worker, &p);
 }
 
-static int drop(void *ctx, const char *bytes, size_t len)
+static int drop(void *, const char *, size_t)
 {
-    (void)ctx, (void)bytes, (void)len;
     return 0;
 }
 
@@ -128,9 +125,8 @@ static void ask_read(struct trial *t)
                   .object = &o, .len = min_u64(t->size_bytes, 1), .ctx = t, .on_data = drop, .on_done = answered});
 }
 
-static ssize_t one_byte(void *ctx, char *buf, size_t room, uint64_t offset)
+static ssize_t one_byte(void *, char *buf, size_t room, uint64_t offset)
 {
-    (void)ctx;
     if (room == 0 || offset > 0)
         return 0;
     *buf = '\n';

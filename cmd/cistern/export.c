@@ -296,10 +296,9 @@ static int open_directory(struct export_cmd *j, const char *dir, const char *uri
  * set, must be before the end of hydration. Without a catalog every file counts as new and is uploaded again. */
 static void load_hydrated(struct export_cmd *j)
 {
-    struct err ignored;
     struct hydrate_status *s = xcalloc(1, sizeof *s);
-    if (hydrate_status_read(j->volume->dir, s, &ignored) == 0 && s->phase == HYDRATE_DONE &&
-        index_open(j->volume->dir, NULL, false, &j->catalog, &ignored) == 0)
+    if (hydrate_status_read(j->volume->dir, s, ERR_IGNORED) == 0 && s->phase == HYDRATE_DONE &&
+        index_open(j->volume->dir, NULL, false, &j->catalog, ERR_IGNORED) == 0)
         j->hydrated_ns = s->finished_ns;
     free(s);
 }
@@ -307,11 +306,10 @@ static void load_hydrated(struct export_cmd *j)
 static bool is_hydrated(void *ctx, const struct walk_file *f)
 {
     const struct export_cmd *j = ctx;
-    struct err ignored;
     struct index_entry e;
     uint64_t id;
-    return f->ctime_ns <= j->hydrated_ns && index_find(j->catalog, f->path, &id, &ignored) == 0 &&
-           index_get(j->catalog, id, &e, &ignored) == 0 && e.size_bytes == f->size_bytes &&
+    return f->ctime_ns <= j->hydrated_ns && index_find(j->catalog, f->path, &id, ERR_IGNORED) == 0 &&
+           index_get(j->catalog, id, &e, ERR_IGNORED) == 0 && e.size_bytes == f->size_bytes &&
            (e.mtime_ns == 0 || e.mtime_ns == f->mtime_ns);
 }
 
@@ -429,9 +427,8 @@ static void watch(struct export_cmd *j, struct export_run *r)
     while (!run_wait(r, tick_ns, &now)) {
         already = already == UINT64_MAX ? now.done_bytes : already;
         show_progress(j, &now, already, began);
-        struct err ignored;
         if (clock_now_ns() - written >= progress_every_ns) {
-            (void)!verdict_write_progress(j->export_dir, &now, &ignored); /* the next one replaces it */
+            (void)!verdict_write_progress(j->export_dir, &now, ERR_IGNORED); /* the next one replaces it */
             written = clock_now_ns();
         }
         retry_reload(&reload, &j->store, 1);
@@ -442,13 +439,12 @@ static void watch(struct export_cmd *j, struct export_run *r)
 
 static int parse_since(int64_t *ret, struct err *err)
 {
-    struct err ignored;
     uint64_t ago_ns;
     *ret = INT64_MIN;
     if (!flags.since)
         return 0;
-    if (str_to_duration(str_of(flags.since), &ago_ns, &ignored) < 0)
-        return time_parse(str_of(flags.since), ret, &ignored) == 0
+    if (str_to_duration(str_of(flags.since), &ago_ns, ERR_IGNORED) < 0)
+        return time_parse(str_of(flags.since), ret, ERR_IGNORED) == 0
                    ? 0
                    : err_set(err, ERR_INVALID,
                              "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h", flags.since);

@@ -32,9 +32,8 @@ int export_state_open(struct export_state *s, const char *named, const char *dir
 
 void export_state_done(struct export_state *s, bool is_dry_run)
 {
-    struct err ignored;
     if (is_dry_run && s->path && s->kept_len < strlen(s->path)) {
-        (void)!dir_remove(s->fd, VOLUME_EXPORT, &ignored); /* the user may remove what is left */
+        (void)!dir_remove(s->fd, VOLUME_EXPORT, ERR_IGNORED); /* the user may remove what is left */
         dir_remove_empty(s->path, s->kept_len);
     }
     if (s->fd >= 0)

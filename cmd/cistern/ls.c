@@ -477,7 +477,7 @@ static int manifest_end(struct ls *l, struct err *err)
 
 int verb_ls(int argc, char **argv)
 {
-    struct err err, ignored;
+    struct err err;
     int code = verb_begin(table, usage, &argc, argv);
     if (code >= 0)
         return code;
@@ -492,7 +492,7 @@ int verb_ls(int argc, char **argv)
     if (r == 0)
         r = run(&l, &err);
     filter_done(&l.filter);
-    int written = l.manifest ? manifest_end(&l, r == 0 ? &err : &ignored) : 0;
+    int written = l.manifest ? manifest_end(&l, r == 0 ? &err : ERR_IGNORED) : 0;
     r = r == 0 ? written : r;
     if (r < 0) {
         err_wrap(&err, "ls");

@@ -161,9 +161,8 @@ static void open_standard_streams(void)
 
 static char page_lost_line[ERR_LINE_MAX + 16]; /* a signal handler cannot format it */
 
-static void catalog_page_lost(int number)
+static void catalog_page_lost(int)
 {
-    (void)number;
     (void)!write(STDERR_FILENO, page_lost_line, strlen(page_lost_line));
     _exit(EXIT_ENVIRONMENT);
 }

@@ -129,13 +129,12 @@ static bool was_replaced(struct retry_reload *f)
 
 void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count)
 {
-    struct err ignored;
     struct volume *v;
     uint64_t now_ns = clock_now_ns();
     if (!f->volume_dir || now_ns - f->looked_ns < NS_PER_SECOND)
         return;
     f->looked_ns = now_ns;
-    if (!was_replaced(f) || volume_open(f->volume_dir, &v, &ignored) < 0)
+    if (!was_replaced(f) || volume_open(f->volume_dir, &v, ERR_IGNORED) < 0)
         return;
     for (size_t i = 0; i < count; i++)
         store_set_retry(stores[i], store_retry_of(&v->spec->source));

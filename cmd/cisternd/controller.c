@@ -57,18 +57,16 @@ static void volume_changed(void *ctx, struct str name, const json *volume)
     populate_volume_changed(c->populate, name, volume);
 }
 
-static void pv_changed(void *ctx, struct str name, const json *pv)
+static void pv_changed(void *ctx, struct str, const json *pv)
 {
     struct controller_role *c = ctx;
-    (void)name;
     control_pv_changed(c->control, pv);
     populate_pv_changed(c->populate, pv);
 }
 
-static void node_changed(void *ctx, struct str name, const json *node)
+static void node_changed(void *ctx, struct str name, const json *)
 {
     struct controller_role *c = ctx;
-    (void)node;
     control_node_changed(c->control, name);
 }
 
@@ -80,11 +78,10 @@ static void node_updated(void *ctx, struct str name, const json *node)
 }
 
 /* A cluster may have thousands of large Nodes: keeps the cordon, the addresses and the kernel. */
-static void strip_node(void *ctx, json *node)
+static void strip_node(void *, json *node)
 {
     static const char *const kept[] = {"status.addresses", "status.nodeInfo.kernelVersion"};
     json *values[countof(kept)];
-    (void)ctx;
     for (size_t i = 0; i < countof(kept); i++)
         values[i] = json_take_at(node, kept[i]);
     json_remove(node, "status");
@@ -102,9 +99,8 @@ static void synced(void *ctx)
     populate_lead(c->populate);
 }
 
-static void informer_failed(void *ctx, const struct err *err, uint64_t wait_ns)
+static void informer_failed(void *, const struct err *err, uint64_t wait_ns)
 {
-    (void)ctx;
     log_err(LOG_WARN, "the API server cannot be watched", err, "retry_seconds", log_u64(wait_ns / NS_PER_SECOND), NULL);
 }
 
@@ -122,9 +118,8 @@ static void stopped_leading(void *ctx)
     log_event(LOG_INFO, "stopped leading", "identity", c->identity, NULL);
 }
 
-static void lease_failed(void *ctx, const struct err *err)
+static void lease_failed(void *, const struct err *err)
 {
-    (void)ctx;
     log_err(LOG_WARN, "the lease cannot be renewed", err, NULL);
 }
 
@@ -133,7 +128,6 @@ static void lease_failed(void *ctx, const struct err *err)
 /* A host name, such as the API server's, is not an address and adds nothing. */
 static void deny(struct sbuf *lines, struct str address, uint64_t port)
 {
-    struct err ignored;
     char text[80];
     bool is_v6 = str_find(address, ':') >= 0 && !str_starts(address, STR("["));
     if (port)
@@ -141,7 +135,7 @@ static void deny(struct sbuf *lines, struct str address, uint64_t port)
                  (unsigned)port);
     else
         snprintf(text, sizeof text, "%.*s", STR_FMT(str_sub(address, 0, 60)));
-    if (guard_add_line(lines, "deny", str_of(text), &ignored) < 0)
+    if (guard_add_line(lines, "deny", str_of(text), ERR_IGNORED) < 0)
         return;
 }
 
@@ -160,9 +154,8 @@ static void deny_bridge(struct sbuf *lines, struct str range)
  * fill the guard, and no source would get credentials. */
 enum { NODE_ADDRESSES_MAX = 32 };
 
-static int deny_node(void *ctx, struct str key, const json *node)
+static int deny_node(void *ctx, struct str, const json *node)
 {
-    (void)key;
     const json *addresses = json_at(node, "status.addresses"), *ranges = json_at(node, "spec.podCIDRs");
     for (size_t i = 0; i < json_count(ranges); i++) {
         struct str range;
@@ -174,11 +167,9 @@ static int deny_node(void *ctx, struct str key, const json *node)
     return 0;
 }
 
-static int deny_api_server(void *ctx, struct str key, const json *slice)
+static int deny_api_server(void *ctx, struct str, const json *slice)
 {
-    (void)key;
     const json *endpoints = json_at(slice, "endpoints"), *ports = json_at(slice, "ports");
-    struct err ignored;
     for (size_t i = 0; i < json_count(endpoints); i++)
         for (size_t k = 0; k < json_count(ports); k++) {
             const json *addresses = json_at(json_item(endpoints, i), "addresses");
@@ -186,7 +177,7 @@ static int deny_api_server(void *ctx, struct str key, const json *slice)
             uint64_t port = 0;
             for (size_t n = 0; n < json_count(addresses); n++)
                 if (json_as_str(json_item(addresses, n), &address) &&
-                    json_opt_u64(json_item(ports, k), "port", &port, &ignored) == 0 && port)
+                    json_opt_u64(json_item(ports, k), "port", &port, ERR_IGNORED) == 0 && port)
                     deny(ctx, address, port);
         }
     return 0;
@@ -225,8 +216,8 @@ static void deny_server(struct controller_role *c, struct str url)
     while (colon > 0 && host.ptr[colon - 1] != ':' && host.ptr[colon - 1] != ']')
         colon--;
     uint64_t port = 443;
-    struct err ignored;
-    bool has_port = colon > 0 && host.ptr[colon - 1] == ':' && str_to_u64(str_from(host, colon), &port, &ignored) == 0;
+    bool has_port =
+        colon > 0 && host.ptr[colon - 1] == ':' && str_to_u64(str_from(host, colon), &port, ERR_IGNORED) == 0;
     deny(&c->guard, has_port ? str_sub(host, 0, colon - 1) : host, port);
 }
 
@@ -363,9 +354,8 @@ static int open_populate(struct controller_role *c, struct err *err)
     return populate_new(&o, &c->populate, err);
 }
 
-static void broker_answered(void *ctx, const struct broker_event *e)
+static void broker_answered(void *, const struct broker_event *e)
 {
-    (void)ctx;
     char caller[256], pod[256], volume[256], purpose[32], method[32], principal[256];
     snprintf(caller, sizeof caller, "%.*s", STR_FMT(e->caller));
     snprintf(pod, sizeof pod, "%.*s", STR_FMT(e->pod));
@@ -381,9 +371,8 @@ static void broker_answered(void *ctx, const struct broker_event *e)
                   "method", method, "principal", principal, NULL);
 }
 
-static void broker_trouble(void *ctx, const char *what, const struct err *err)
+static void broker_trouble(void *, const char *what, const struct err *err)
 {
-    (void)ctx;
     log_err(LOG_WARN, what, err, NULL);
 }
 

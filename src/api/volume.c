@@ -383,8 +383,7 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
     if (r == 0)
         r = status_read(j, &v->status, err);
     struct str failing = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE);
-    struct err ignored;
-    if (failing.len && time_parse(failing, &v->failing_ns, &ignored) < 0)
+    if (failing.len && time_parse(failing, &v->failing_ns, ERR_IGNORED) < 0)
         v->failing_ns = 0;
     v->has_exported =
         str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_HAS_EXPORTED), STR("true"));
@@ -412,7 +411,6 @@ int api_volume_read(const json *j, struct api_volume **ret, struct err *err)
 
 json *api_volume_json(const struct api_volume *v)
 {
-    struct err ignored;
     json *source = NULL, *j = api_document(API_VOLUME_KIND, &v->meta), *finalizers = json_new_array();
     json *labels = json_new_object(), *parameters = json_new_object();
     json_append_str(finalizers, STR(NAME_FINALIZER_RELEASE));
@@ -425,7 +423,7 @@ json *api_volume_json(const struct api_volume *v)
     for (size_t i = 0; i < v->parameter_count; i++)
         json_set_member(parameters, v->parameters[i].key, json_new_str(str_of(v->parameters[i].value)));
     json_set(j, "spec.parameters", parameters);
-    if (v->source && json_parse(str_of(v->source), "source", &source, &ignored) == 0)
+    if (v->source && json_parse(str_of(v->source), "source", &source, ERR_IGNORED) == 0)
         json_set(j, "spec.source.spec", source);
     return j;
 }

@@ -6,10 +6,9 @@
 
 #define ROLE_ANNOTATION "eks.amazonaws.com/role-arn"
 
-static int read_secret(const struct fetcher *f, const struct route *r, const json *secret, struct fetched *ret,
+static int read_secret(const struct fetcher *, const struct route *r, const json *secret, struct fetched *ret,
                        struct err *err)
 {
-    (void)f;
     auto_creds_identity i = creds_identity_new();
     i->access_key_id = fetch_secret_value(secret, "access_key_id");
     i->secret = fetch_secret_value(secret, "secret_access_key");

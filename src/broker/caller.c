@@ -32,18 +32,18 @@ static bool holds(const json *list_or_text, const char *word)
 int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
 {
     struct str rest = token, part, claims;
-    struct err ignored;
     int64_t until = 0;
     auto_json j = NULL;
     auto_sbuf text;
     sbuf_init(&text, CLAIMS_MAX);
     if (!str_split(&rest, '.', &part) || !str_split(&rest, '.', &claims) || rest.len == 0 ||
-        base64_parse(claims, &text, &ignored) < 0 || text.overflow ||
-        json_parse(sbuf_str(&text), "the claims", &j, &ignored) < 0)
+        base64_parse(claims, &text, ERR_IGNORED) < 0 || text.overflow ||
+        json_parse(sbuf_str(&text), "the claims", &j, ERR_IGNORED) < 0)
         return unknown(err, "not a service account token");
     if (!holds(json_at(j, "aud"), NAME_AUDIENCE_BROKER))
         return unknown(err, "wrong audience");
-    if (json_get_i64(j, "exp", &until, &ignored) < 0 || until < wall_ns / (int64_t)NS_PER_SECOND - CLOCKS_APART_SECONDS)
+    if (json_get_i64(j, "exp", &until, ERR_IGNORED) < 0 ||
+        until < wall_ns / (int64_t)NS_PER_SECOND - CLOCKS_APART_SECONDS)
         return unknown(err, "expired");
     return 0;
 }
@@ -68,11 +68,10 @@ static bool is_account(struct str user, const struct caller_rules *rules, struct
 
 int caller_read(const json *review, const struct caller_rules *rules, struct caller *ret, struct err *err)
 {
-    struct err ignored;
     struct str why = STR_NULL, user = STR_NULL;
     bool authenticated = false;
-    if (json_opt_bool(review, "status.authenticated", &authenticated, &ignored) < 0 ||
-        json_opt_str(review, "status.error", &why, &ignored) < 0)
+    if (json_opt_bool(review, "status.authenticated", &authenticated, ERR_IGNORED) < 0 ||
+        json_opt_str(review, "status.error", &why, ERR_IGNORED) < 0)
         authenticated = false;
     if (!authenticated) {
         char text[160];

@@ -32,12 +32,11 @@ struct credential_cache {
 /* ---- an entry ---------------------------------------------------------------------------------------------------- */
 
 /* On the thread of the first caller. The others wait, or use the present credential. */
-static void fetch(struct creds *c, struct worker *w)
+static void fetch(struct creds *c, struct worker *)
 {
     struct cached_route *e = creds_self(c);
     struct fetched got;
     struct err err;
-    (void)w;
     if (fetch_route(e->cache->fetcher, &e->route, &got, &err) < 0) {
         creds_pause(c, got.retry_after_ns);
         creds_fetched(c, NULL, &err);

@@ -49,12 +49,11 @@ char *fetch_secret_value(const json *secret, const char *key)
     const json *data = json_at(secret, "data");
     struct str encoded = data ? json_member_str(data, key) : STR_NULL;
     struct sbuf b;
-    struct err ignored;
     char *text = NULL;
     if (encoded.len == 0 || encoded.len > SECRET_MAX)
         return NULL;
     sbuf_init(&b, SECRET_MAX);
-    if (base64_parse(encoded, &b, &ignored) < 0 || sbuf_take(&b, &text, &ignored) < 0)
+    if (base64_parse(encoded, &b, ERR_IGNORED) < 0 || sbuf_take(&b, &text, ERR_IGNORED) < 0)
         text = NULL;
     sbuf_done(&b);
     wipe(encoded);

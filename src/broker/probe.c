@@ -29,9 +29,8 @@ struct probe_request {
 };
 
 static void answered(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
-                     struct str next_token)
+                     struct str)
 {
-    (void)next_token;
     struct probe_request *q = ctx;
     q->job = NULL;
     q->code = r->code;

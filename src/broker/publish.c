@@ -33,14 +33,13 @@ static char **text_at(struct cert_set *s, const struct secret_field *f)
 static void read_secret(const json *secret, struct cert_set *ret)
 {
     const json *data = json_at(secret, "data");
-    struct err ignored;
     for (size_t i = 0; data && i < countof(fields); i++) {
         struct str encoded = json_member_str(data, fields[i].key);
         struct sbuf b;
         sbuf_init(&b, VALUE_MAX);
         /* Unreadable data counts as missing: cert_step creates it again. */
-        if (encoded.len && base64_parse(encoded, &b, &ignored) == 0 &&
-            sbuf_take(&b, text_at(ret, &fields[i]), &ignored) < 0)
+        if (encoded.len && base64_parse(encoded, &b, ERR_IGNORED) == 0 &&
+            sbuf_take(&b, text_at(ret, &fields[i]), ERR_IGNORED) < 0)
             *text_at(ret, &fields[i]) = NULL;
         sbuf_done(&b);
     }

@@ -238,18 +238,17 @@ int journal_barrier_held(struct journal *j, struct err *err)
 
 void journal_barrier_failed(struct journal *j, const struct err *why)
 {
-    struct err ignored;
     pthread_mutex_lock(&j->lock);
     append_ids(j);
     append(j, (struct journal_record){.kind = JOURNAL_DISCARD, .a = j->held});
-    int r = flush_locked(j, &ignored);
+    int r = flush_locked(j, ERR_IGNORED);
     /* Later records may describe writes that the failed barrier lost. */
     if (j->failed.code == 0)
         j->failed = *why;
     pthread_mutex_unlock(&j->lock);
     /* If the record cannot be written, the records that no barrier covers are removed from the file. If this fails
      * too, the disk accepts no write at all. */
-    if (r < 0 || sync_file(j, &ignored) < 0)
+    if (r < 0 || sync_file(j, ERR_IGNORED) < 0)
         (void)!ftruncate(j->fd, (off_t)j->held);
 }
 

@@ -138,9 +138,8 @@ static int weigh(struct replay *p, const struct journal_record *r, uint64_t at, 
 /* Looks for proof that the record with the wrong checksum was once valid. After a crash of the process only the end
  * can be torn, and no record follows it. After a power loss, pages that no barrier covered may be written in any
  * order. */
-static int witness(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err)
+static int witness(struct replay *p, const struct journal_record *r, uint64_t, struct err *err)
 {
-    (void)at;
     bool proves = p->this_boot != UINT64_MAX || (r->kind == JOURNAL_DURABLE && r->a > p->end);
     return proves ? damaged(p->end, "a record's checksum is wrong", err) : 0;
 }
@@ -153,10 +152,9 @@ static bool is_trusted(const struct replay *p, uint64_t at)
     return at < p->durable || at >= p->this_boot;
 }
 
-static int apply(struct replay *p, const struct journal_record *r, uint64_t at, struct err *err)
+static int apply(struct replay *p, const struct journal_record *r, uint64_t at, struct err *)
 {
     struct journal *j = p->j;
-    (void)err;
     /* Records that revoke trust count even in ranges that are not trusted. */
     if (r->kind == JOURNAL_VOID || r->kind == JOURNAL_CUT)
         j->complete = false;

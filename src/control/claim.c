@@ -171,7 +171,6 @@ static int get_source(struct control *c, struct str namespace, struct str name, 
 /* From now on the source's uri cannot change. Best effort; the copy in the order counts. */
 static void mark_used(struct control *c, const struct api_source *s)
 {
-    struct err ignored;
     char text[TIME_TEXT_MAX];
     if (s->status.first_used_ns)
         return;
@@ -183,7 +182,7 @@ static void mark_used(struct control *c, const struct api_source *s)
                              .name = str_of(s->meta.name),
                              .subresource = "status",
                              .body = patch};
-    (void)!kube_call(c->o.kube, &q, NULL, &ignored);
+    (void)!kube_call(c->o.kube, &q, NULL, ERR_IGNORED);
 }
 
 static int parse(const struct api_source *s, json **ret, struct err *err)

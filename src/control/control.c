@@ -3,9 +3,8 @@
 #include "private.h"
 #include "util/log.h"
 
-static void on_failure(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+static void on_failure(void *, struct str key, const struct err *err, unsigned attempt, uint64_t)
 {
-    (void)ctx, (void)wait_ns;
     auto_mem char *name = str_dup(key);
     log_err(LOG_WARN, "a volume could not be reconciled", err, "name", name, "attempt", log_u64(attempt), NULL);
 }

@@ -25,13 +25,11 @@ struct roomiest_pool {
     struct control *c;
 };
 
-static int keep_roomiest(void *ctx, struct str key, const json *object)
+static int keep_roomiest(void *ctx, struct str, const json *object)
 {
     struct roomiest_pool *s = ctx;
-    struct err ignored;
     auto_api_pool p = NULL;
-    (void)key;
-    if (api_pool_read(object, &p, &ignored) < 0 || strcmp(p->pool, s->pool) != 0)
+    if (api_pool_read(object, &p, ERR_IGNORED) < 0 || strcmp(p->pool, s->pool) != 0)
         return 0;
     auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, str_of(p->node));
     if (!node || (s->best && s->best->largest_volume_bytes >= p->largest_volume_bytes))
@@ -151,12 +149,10 @@ static int check_found(const struct api_volume *v, const struct order_request *o
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static bool is_answered(void *ctx, const json *object)
+static bool is_answered(void *, const json *object)
 {
-    struct err ignored;
     auto_api_volume v = NULL;
-    (void)ctx;
-    return object && api_volume_read(object, &v, &ignored) == 0 && order_state_of(v) != ORDER_OPEN;
+    return object && api_volume_read(object, &v, ERR_IGNORED) == 0 && order_state_of(v) != ORDER_OPEN;
 }
 
 static int still_open(const struct api_volume *v, struct err *err)

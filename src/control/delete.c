@@ -20,9 +20,8 @@ static bool is_settled_or_slow(const struct api_volume *v)
 static bool is_gone_or(void *ctx, const json *object)
 {
     bool (**is)(const struct api_volume *v) = ctx;
-    struct err ignored;
     auto_api_volume v = NULL;
-    return !object || (api_volume_read(object, &v, &ignored) == 0 && (*is)(v));
+    return !object || (api_volume_read(object, &v, ERR_IGNORED) == 0 && (*is)(v));
 }
 
 /* Unmounting and removing take seconds, on a busy machine longer. The call waits up to its deadline: every answer
@@ -91,11 +90,10 @@ static int ask_release(struct control *c, const struct api_volume *v, struct err
 /* A suspended source also holds back the export: the message says so. */
 static int describe(struct control *c, const struct api_volume *v, struct err *err)
 {
-    struct err ignored;
     auto_json source = NULL;
     int r = release_describe(v, err);
     if (!release_owes_export(v) || !v->source_name || !v->source_namespace ||
-        object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, &ignored) < 0 ||
+        object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, ERR_IGNORED) < 0 ||
         !json_bool_at(source, "spec.suspend"))
         return r;
     return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING,

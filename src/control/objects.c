@@ -53,10 +53,9 @@ struct csi_volume csi_volume_of(struct rpc_call *call, const struct api_volume *
 
 /* ---- by id ------------------------------------------------------------------------------------------------------- */
 
-static int keep_first(void *ctx, struct str key, const json *object)
+static int keep_first(void *ctx, struct str, const json *object)
 {
     json **found = ctx;
-    (void)key;
     *found = json_copy_of(object);
     return -1; /* one is enough */
 }
@@ -178,7 +177,6 @@ int volume_wait(struct control *c, struct rpc_call *call, const char *name, uint
 
 void volume_event(struct control *c, const struct api_volume *v, const char *reason, const struct err *what)
 {
-    struct err ignored;
     char line[ERR_LINE_MAX];
     auto_json pv = NULL;
     struct kube_ref claim = {.resource = &kube_persistent_volume_claims,
@@ -188,7 +186,7 @@ void volume_event(struct control *c, const struct api_volume *v, const char *rea
     if (!c->o.events)
         return;
     err_line(what, line, sizeof line);
-    if (object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, &ignored) == 0) {
+    if (object_get(c, &kube_persistent_volumes, STR_NULL, str_of(v->meta.name), &pv, ERR_IGNORED) == 0) {
         struct kube_ref ref = kube_ref_of(&kube_persistent_volumes, pv);
         kube_event(c->o.events, &ref, KUBE_WARNING, reason, "%s", line);
     }

@@ -97,11 +97,10 @@ static int insert_object(void *ctx, struct str key, const json *object)
 /* A volume whose DeleteVolume has returned, or may return now, is not listed: the informer's copy may be old. */
 static void add_entry(struct control *c, struct str key, struct csi_page *page)
 {
-    struct err ignored;
     struct health h;
     auto_api_volume v = NULL;
     auto_json j = kube_informer_get_by_key(c->o.volumes, key);
-    if (!j || api_volume_read(j, &v, &ignored) < 0 || release_is_over(v) || release_is_tombstone(v))
+    if (!j || api_volume_read(j, &v, ERR_IGNORED) < 0 || release_is_over(v) || release_is_tombstone(v))
         return;
     read_health(v, &h);
     struct csi_volume shown = csi_volume_of(page->call, v);
@@ -134,13 +133,11 @@ struct capacity_sum {
     uint64_t available, largest;
 };
 
-static int add_pool(void *ctx, struct str key, const json *object)
+static int add_pool(void *ctx, struct str, const json *object)
 {
     struct capacity_sum *s = ctx;
-    struct err ignored;
     auto_api_pool p = NULL;
-    (void)key;
-    if (api_pool_read(object, &p, &ignored) < 0 || strcmp(p->pool, s->pool) != 0 || !api_pool_is_healthy(p))
+    if (api_pool_read(object, &p, ERR_IGNORED) < 0 || strcmp(p->pool, s->pool) != 0 || !api_pool_is_healthy(p))
         return 0;
     /* A deleted node has no free space, even if its pool last reported some. */
     auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, str_of(p->node));
@@ -151,13 +148,11 @@ static int add_pool(void *ctx, struct str key, const json *object)
     return 0;
 }
 
-static int keep_known(void *ctx, struct str key, const json *object)
+static int keep_known(void *ctx, struct str, const json *object)
 {
     struct capacity_sum *s = ctx;
-    struct err ignored;
     auto_api_pool p = NULL;
-    (void)key;
-    s->node_is_known |= api_pool_read(object, &p, &ignored) == 0 && strcmp(p->node, s->node) == 0 && p->health;
+    s->node_is_known |= api_pool_read(object, &p, ERR_IGNORED) == 0 && strcmp(p->node, s->node) == 0 && p->health;
     return s->node_is_known ? -1 : 0;
 }
 

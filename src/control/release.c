@@ -58,9 +58,8 @@ static int not_exported(const struct api_volume *v, struct err *err)
     const struct api_fault *first = v->status.export_failed.count ? &v->status.export_failed.items[0] : NULL;
     /* An export that ended early left files as pending. */
     uint64_t id = CIS_FILE_NOT_EXPORTED, missing = e->failed_objects + e->pending_objects;
-    struct err ignored;
     if (first && first->id)
-        (void)!str_to_u64(str_from(str_of(first->id), 3), &id, &ignored);
+        (void)!str_to_u64(str_from(str_of(first->id), 3), &id, ERR_IGNORED);
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.160s",
             v->id.text, missing, missing + e->done_objects, first && first->object ? first->object : "?",
             first && first->message ? first->message : "unknown cause");
@@ -97,10 +96,9 @@ int release_describe(const struct api_volume *v, struct err *err)
 /* Only the phase Released proves that the claim was deleted and that no other claim took its place. */
 bool release_is_kept_by(const json *pv)
 {
-    struct err ignored;
     struct str policy = STR_NULL, phase = STR_NULL;
-    if (json_opt_str(pv, "spec.persistentVolumeReclaimPolicy", &policy, &ignored) < 0 ||
-        json_opt_str(pv, "status.phase", &phase, &ignored) < 0)
+    if (json_opt_str(pv, "spec.persistentVolumeReclaimPolicy", &policy, ERR_IGNORED) < 0 ||
+        json_opt_str(pv, "status.phase", &phase, ERR_IGNORED) < 0)
         return true;
     return !str_eq(policy, STR("Delete")) || str_eq(phase, STR("Bound")) || str_eq(phase, STR("Available"));
 }

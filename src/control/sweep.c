@@ -80,11 +80,10 @@ struct sweep_pv_search {
     bool found;
 };
 
-static int match_pv(void *ctx, struct str key, const json *pv)
+static int match_pv(void *ctx, struct str, const json *pv)
 {
     struct sweep_pv_search *s = ctx;
     struct str handle = STR_NULL;
-    (void)key;
     s->found = json_as_str(json_at(pv, "spec.csi.volumeHandle"), &handle) && str_eq(handle, s->id) &&
                (!s->only_keeping || release_is_kept_by(pv));
     return s->found ? -1 : 0;
@@ -295,10 +294,9 @@ struct name_search {
     struct names names;
 };
 
-static int keep_without_pv(void *ctx, struct str key, const json *object)
+static int keep_without_pv(void *ctx, struct str key, const json *)
 {
     struct name_search *s = ctx;
-    (void)object;
     auto_json pv = kube_informer_get(s->c->o.pvs, STR_NULL, key);
     if (!pv)
         names_add(&s->names, key);
@@ -360,9 +358,8 @@ static void sweep_volumes(struct control *c)
     names_done(&w.names);
 }
 
-static int add(void *ctx, struct str key, const json *object)
+static int add(void *ctx, struct str key, const json *)
 {
-    (void)object;
     kube_queue_add(ctx, key);
     return 0;
 }

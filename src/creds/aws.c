@@ -62,11 +62,10 @@ static char *profile_value(const char *profile, const char *name, bool config)
     auto_mem char *text = NULL;
     size_t len;
     char section[256], path[PATH_MAX];
-    struct err ignored;
     struct str value;
     bool prefixed = config && strcmp(profile, "default") != 0;
     snprintf(section, sizeof section, "%s%s", prefixed ? "profile " : "", profile);
-    if (read_aws_file(config, path, &text, &len, &ignored) < 0)
+    if (read_aws_file(config, path, &text, &len, ERR_IGNORED) < 0)
         return NULL;
     return ini_value((struct str){text, len}, str_of(section), str_of(name), &value) ? str_dup(value) : NULL;
 }
@@ -226,10 +225,9 @@ static void sign(const struct aws_source *s, struct str url, struct str form, in
 {
     struct sigv4_cache cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct endpoint e = {.tls = false};
-    struct err ignored;
     uint8_t sum[32];
     char hex[2 * sizeof sum + 1], when[SIGV4_TIME_MAX];
-    if (endpoint_parse(url, &e, &ignored) < 0)
+    if (endpoint_parse(url, &e, ERR_IGNORED) < 0)
         return; /* the exchange refuses it, too */
     const struct sigv4_header headers[] = {{STR("content-type"), FORM_TYPE},
                                            {STR("host"), e.authority},
@@ -311,8 +309,7 @@ static bool may_be_asked(const char *url)
     static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
                                         "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
     struct endpoint e;
-    struct err ignored;
-    if (endpoint_parse(str_of(url), &e, &ignored) < 0)
+    if (endpoint_parse(str_of(url), &e, ERR_IGNORED) < 0)
         return false;
     for (size_t i = 0; i < countof(hosts) && !e.tls; i++)
         if (str_eq(e.host, str_of(hosts[i])))

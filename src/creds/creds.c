@@ -105,8 +105,7 @@ const char *creds_skipped(const struct creds *c)
 
 void creds_note_skipped(struct creds *c, struct sbuf *skipped)
 {
-    struct err ignored;
-    (void)!sbuf_take(skipped, &c->skipped, &ignored); /* a text for people: omit it if it is too long */
+    (void)!sbuf_take(skipped, &c->skipped, ERR_IGNORED); /* a text for people: omit it if it is too long */
 }
 
 enum freshness { FRESH, AGEING, STALE };

@@ -42,7 +42,6 @@ static ssize_t find_port(struct str authority)
 static int parse_authority(struct str text, struct str authority, struct endpoint *ret, struct err *err)
 {
     uint64_t port;
-    struct err ignored;
     if (!str_is_of(authority, CHARS_LOWER CHARS_UPPER CHARS_DIGITS "-._[]:"))
         return wrong(text, "its host has an invalid character", err);
     ssize_t colon = find_port(authority);
@@ -52,7 +51,7 @@ static int parse_authority(struct str text, struct str authority, struct endpoin
         return wrong(text, "it names no host", err);
     if (colon < 0)
         return 0;
-    if (str_to_u64(str_from(authority, (size_t)colon + 1), &port, &ignored) < 0 || port == 0 || port > 65535)
+    if (str_to_u64(str_from(authority, (size_t)colon + 1), &port, ERR_IGNORED) < 0 || port == 0 || port > 65535)
         return wrong(text, "its port is not a number from 1 to 65535", err);
     if (port == (ret->tls ? 443 : 80)) /* libcurl omits it from the Host header, which is signed */
         ret->authority = ret->host;

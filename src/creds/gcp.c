@@ -240,8 +240,7 @@ static bool is_google_machine(void)
 {
     auto_mem char *product = NULL;
     size_t len = 0;
-    struct err ignored;
-    return file_read(AT_FDCWD, "/sys/class/dmi/id/product_name", 4096, &product, &len, &ignored) == 0 &&
+    return file_read(AT_FDCWD, "/sys/class/dmi/id/product_name", 4096, &product, &len, ERR_IGNORED) == 0 &&
            str_starts((struct str){product, len}, STR("Google"));
 }
 
@@ -275,13 +274,12 @@ static void fetch_metadata(struct creds *c, struct worker *w)
 }
 
 /* The file does not state its token's life: read it again every minute. */
-static void fetch_file(struct creds *c, struct worker *w)
+static void fetch_file(struct creds *c, struct worker *)
 {
     struct gcp_source *s = c->source.self;
     struct err err;
     auto_mem char *text = NULL;
     size_t len;
-    (void)w;
     s->creds = c;
     if (file_read(AT_FDCWD, s->file, FILE_MAX, &text, &len, &err) < 0) {
         creds_refused(s->creds, &err);
@@ -391,23 +389,21 @@ static struct creds *open_metadata(void)
     const char *host = env_get("GCE_METADATA_HOST");
     struct gcp_source *s = xcalloc(1, sizeof *s);
     auto_sbuf b = SBUF(4096);
-    struct err ignored;
     s->is_expected = host != NULL;
     sbuf_addf(&b, "http://%s/computeMetadata/v1/instance/service-accounts/default/token",
               host ? host : METADATA_HOST ".");
-    if (sbuf_take(&b, &s->url, &ignored) < 0)
+    if (sbuf_take(&b, &s->url, ERR_IGNORED) < 0)
         s->url = str_dup(STR(""));
     return make("the machine's metadata server", "metadata", s, fetch_metadata);
 }
 
-int creds_open_gcp(const struct creds_options *o, struct creds **ret, struct err *err)
+int creds_open_gcp(const struct creds_options *, struct creds **ret, struct err *err)
 {
     char path[PATH_MAX];
     const char *named = env_get("GOOGLE_APPLICATION_CREDENTIALS"),
                *token_file = env_get("CLOUDSDK_AUTH_ACCESS_TOKEN_FILE");
     /* An emulator needs no credentials unless some are given, as in the vendor's libraries. */
     bool emulator = env_get("STORAGE_EMULATOR_HOST") && !named && !token_file;
-    (void)o;
     if (emulator) {
         *ret = creds_new_anonymous();
         return 0;
@@ -442,13 +438,12 @@ static char *address(const char *variable, const char *otherwise, const char *pa
 {
     const char *named = env_get(variable);
     auto_sbuf b = SBUF(4096);
-    struct err ignored;
     char *url;
     sbuf_adds(&b, named ? named : otherwise);
     while (b.len && b.ptr[b.len - 1] == '/')
         sbuf_cut(&b, b.len - 1);
     sbuf_adds(&b, path);
-    return sbuf_take(&b, &url, &ignored) == 0 ? url : str_dup(STR(""));
+    return sbuf_take(&b, &url, ERR_IGNORED) == 0 ? url : str_dup(STR(""));
 }
 
 /* Signs here, on the caller's thread: the loop of the broker is also that of the API client. */

@@ -7,12 +7,11 @@ enum { RETRY_AFTER_MAX_SECONDS = 300 };
 
 uint64_t timing_retry_after_ns(struct str header)
 {
-    struct err ignored;
     uint64_t seconds = 0;
     int64_t when;
     if (header.len == 0)
         return 0;
-    if (str_to_u64(header, &seconds, &ignored) < 0 && time_parse_http(header, &when, &ignored) == 0) {
+    if (str_to_u64(header, &seconds, ERR_IGNORED) < 0 && time_parse_http(header, &when, ERR_IGNORED) == 0) {
         int64_t wait_ns = when - clock_wall_ns();
         seconds = wait_ns > 0 ? (uint64_t)wait_ns / NS_PER_SECOND + 1 : 0;
     }
@@ -22,8 +21,7 @@ uint64_t timing_retry_after_ns(struct str header)
 int64_t timing_skew_ns(struct str date)
 {
     int64_t theirs;
-    struct err ignored;
-    return time_parse_http(date, &theirs, &ignored) < 0 ? 0 : clock_wall_ns() - theirs;
+    return time_parse_http(date, &theirs, ERR_IGNORED) < 0 ? 0 : clock_wall_ns() - theirs;
 }
 
 bool timing_is_skew(int64_t skew_ns)

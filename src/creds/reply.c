@@ -36,10 +36,9 @@ struct creds_identity *creds_identity_bearer(struct str token, uint64_t seconds)
 {
     struct creds_identity *i = creds_identity_new();
     auto_sbuf b = SBUF(BEARER_MAX + 16);
-    struct err ignored;
     sbuf_adds(&b, "Bearer ");
     sbuf_add(&b, token);
-    if (sbuf_take(&b, &i->bearer, &ignored) < 0)
+    if (sbuf_take(&b, &i->bearer, ERR_IGNORED) < 0)
         i->bearer = str_dup(STR("Bearer"));
     i->expires_ns = seconds ? i->born_ns + (int64_t)min_u64(seconds, LIFE_MAX_SECONDS) * (int64_t)NS_PER_SECOND : 0;
     return i;
@@ -57,8 +56,7 @@ static int refused(int status, struct str code, struct str words, struct err *er
 static int google_refused(int status, struct str body, const char *code_at, const char *words_at, json **ret_json,
                           struct str *ret_words, struct err *err)
 {
-    struct err ignored;
-    if (json_parse(body, "the answer", ret_json, &ignored) < 0)
+    if (json_parse(body, "the answer", ret_json, ERR_IGNORED) < 0)
         return refused(status, STR_NULL, STR_NULL, err);
     *ret_words = json_str_at(*ret_json, words_at);
     return refused(status, json_str_at(*ret_json, code_at), *ret_words, err);
@@ -181,16 +179,14 @@ static const char *const role_fields[ROLE_FIELDS] = {
     [ROLE_EXPIRATION] = "Expiration",
 };
 
-static bool role_element_starts(void *ctx, unsigned depth, int name, const char *tag)
+static bool role_element_starts(void *, unsigned, int name, const char *)
 {
-    (void)ctx, (void)depth, (void)tag;
     return name >= 0;
 }
 
-static int role_element_ends(void *ctx, unsigned depth, int name, bool has_text, struct str text, struct err *err)
+static int role_element_ends(void *ctx, unsigned, int name, bool has_text, struct str text, struct err *)
 {
     struct sbuf *fields = ctx;
-    (void)depth, (void)err;
     if (!has_text)
         return 0;
     sbuf_clear(&fields[name]);
@@ -236,14 +232,13 @@ static enum err_code code_named(struct str name, int status)
  * copied unchanged. */
 static int broker_refused(int status, const json *j, struct err *err)
 {
-    struct err ignored;
     struct str message = j ? json_str_at(j, "error.message") : STR_NULL;
     uint64_t number = 0;
     if (message.len == 0)
         return reply_status(status, err);
     struct str id = json_str_at(j, "error.id"), advice = json_str_at(j, "error.advice");
     int r = err_set(err, code_named(json_str_at(j, "error.code"), status), "%.*s", STR_FMT(message));
-    if (str_starts(id, STR("CIS")) && str_to_u64(str_from(id, 3), &number, &ignored) == 0 && number < 10000)
+    if (str_starts(id, STR("CIS")) && str_to_u64(str_from(id, 3), &number, ERR_IGNORED) == 0 && number < 10000)
         return err_advise_text(err, (enum err_id)number, "%.*s", STR_FMT(advice));
     return r;
 }

@@ -74,11 +74,10 @@ bool trust_is_amazon(struct str host)
 enum trust trust_of(enum creds_kind kind, struct str endpoint, const struct guard *g)
 {
     struct endpoint e;
-    struct err ignored;
     char origin[512];
     if (endpoint.len == 0)
         return TRUST_PROVIDER;
-    if (endpoint_parse(endpoint, &e, &ignored) < 0)
+    if (endpoint_parse(endpoint, &e, ERR_IGNORED) < 0)
         return TRUST_NOBODY;
     bool is_own = creds_kinds[kind].is_provider && creds_kinds[kind].is_provider(e.host);
     /* With a path, the bucket and prefix of a URI would not be the first parts of the request's path. */

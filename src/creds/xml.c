@@ -25,12 +25,10 @@ static int find_name(const struct xml *x, const xmlChar *tag)
     return -1;
 }
 
-static void on_start(void *ctx, const xmlChar *tag, const xmlChar *prefix, const xmlChar *uri, int namespace_count,
-                     const xmlChar **namespaces, int attribute_count, int defaulted_count, const xmlChar **attributes)
+static void on_start(void *ctx, const xmlChar *tag, const xmlChar *, const xmlChar *, int, const xmlChar **, int, int,
+                     const xmlChar **)
 {
     struct xml *x = ctx;
-    (void)prefix, (void)uri, (void)namespace_count, (void)namespaces;
-    (void)attribute_count, (void)defaulted_count, (void)attributes;
     if (++x->depth > DEPTH_MAX) {
         err_set(&x->err, ERR_CORRUPT, "XML elements are nested more than %d deep", DEPTH_MAX);
         xmlStopParser(x->parser);
@@ -53,18 +51,16 @@ static void on_text(void *ctx, const xmlChar *bytes, int len)
     }
 }
 
-static void on_doctype(void *ctx, const xmlChar *name, const xmlChar *external, const xmlChar *system)
+static void on_doctype(void *ctx, const xmlChar *, const xmlChar *, const xmlChar *)
 {
     struct xml *x = ctx;
-    (void)name, (void)external, (void)system;
     err_set(&x->err, ERR_CORRUPT, "the XML declares a document type");
     xmlStopParser(x->parser);
 }
 
-static void on_end(void *ctx, const xmlChar *tag, const xmlChar *prefix, const xmlChar *uri)
+static void on_end(void *ctx, const xmlChar *, const xmlChar *, const xmlChar *)
 {
     struct xml *x = ctx;
-    (void)tag, (void)prefix, (void)uri;
     if (x->err.code)
         return;
     int r = x->reader.end(x->reader.ctx, x->depth, x->open[x->depth], x->has_text, sbuf_str(&x->text), &x->err);

@@ -81,9 +81,8 @@ void csi_service_init(struct csi_service *s)
         add_methods(s, controller_methods, countof(controller_methods));
 }
 
-void csi_log_call(void *ctx, const char *path, const struct err *err, uint64_t took_ns)
+void csi_log_call(void *, const char *path, const struct err *err, uint64_t took_ns)
 {
-    (void)ctx;
     char took[TIME_TEXT_MAX];
     duration_text(took_ns, took);
     if (!err)

@@ -118,10 +118,9 @@ static uint64_t open_pools(void *ctx)
 {
     static const struct space_witness no_earlier_pool = {0};
     struct driver *d = ctx;
-    struct err ignored; /* it was logged */
     uint64_t again_ns = TICKER_NEVER;
     for (size_t i = 0; i < d->space_count; i++)
-        if (driver_open_pool(d, d->spaces[i], d->is_node ? NULL : &no_earlier_pool, &ignored) < 0)
+        if (driver_open_pool(d, d->spaces[i], d->is_node ? NULL : &no_earlier_pool, ERR_IGNORED) < 0)
             again_ns = OPEN_AGAIN_NS;
     return again_ns;
 }

@@ -30,9 +30,8 @@ struct driver_keeper {
     struct child child;    /* the keeper, if this driver started it */
 };
 
-static void count_one(const struct keeper_status *s, void *user)
+static void count_one(const struct keeper_status *, void *user)
 {
-    (void)s;
     ++*(size_t *)user;
 }
 

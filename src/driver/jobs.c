@@ -183,9 +183,8 @@ static void start_job(struct jobs *j, struct driver_job *job)
     job->pinned = false;
 }
 
-static bool is_due_for_check(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+static bool is_due_for_check(const struct jobs *, const struct driver_job *job, uint64_t now_ns)
 {
-    (void)j;
     return job->state == JOB_RUNNING && now_ns >= job->at_ns;
 }
 

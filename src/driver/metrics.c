@@ -66,9 +66,8 @@ static void add_restarts(const struct keeper_status *s, void *sum)
 /* A mount's count ends with the mount, so the sum may fall. Only its increases are counted. */
 static void count_handovers(struct mount_metrics *m)
 {
-    struct err ignored;
     uint64_t now = 0;
-    if (keeper_list(m->keeper_socket, add_restarts, &now, &ignored) < 0)
+    if (keeper_list(m->keeper_socket, add_restarts, &now, ERR_IGNORED) < 0)
         return;
     if (m->has_looked && now > m->restarts)
         metric_add(m->handovers, now - m->restarts);

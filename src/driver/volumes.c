@@ -44,19 +44,17 @@ int driver_create_volume(struct driver *d, struct space *s, const struct spec *w
 static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
 {
     struct keeper_status status;
-    struct err ignored;
     auto_volume_lock lock = {0};
     bool mounted;
-    return volume_lock_take(&d->locks, id, &lock, &ignored) == 0 && mirror_is_connected(d->mirror) &&
-           keeper_status(d->keeper_socket, id, &status, &ignored) == -ERR_NOT_FOUND &&
-           mount_is_at(staged, &mounted, &ignored) == 0 && mounted;
+    return volume_lock_take(&d->locks, id, &lock, ERR_IGNORED) == 0 && mirror_is_connected(d->mirror) &&
+           keeper_status(d->keeper_socket, id, &status, ERR_IGNORED) == -ERR_NOT_FOUND &&
+           mount_is_at(staged, &mounted, ERR_IGNORED) == 0 && mounted;
 }
 
 int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err)
 {
     auto_record record = {0};
     struct keeper_status status;
-    struct err ignored;
     struct volume_use use = {0};
     int r = record_of(v, &record, err);
     use.staged = use.published = r == 0 && record.is_lost;
@@ -72,7 +70,7 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
     use.unpublished_ns = record.unpublished_ns;
     use.fuse = record.fuse;
     if (use.staged && use.fuse) {
-        r = keeper_status(d->keeper_socket, v->spec->id.text, &status, &ignored);
+        r = keeper_status(d->keeper_socket, v->spec->id.text, &status, ERR_IGNORED);
         use.passthrough = r == 0 && status.passthrough;
         use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id.text, record.staged);
     }
@@ -86,12 +84,11 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
  * hydration was completed. */
 static bool was_made_empty(int dir, const struct spec *known)
 {
-    struct err ignored;
     auto_record record = {0};
     auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
-    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, &ignored) < 0 || !record.writes)
+    if (known->params.on_data_loss != DATA_LOSS_EMPTY || record_read(dir, &record, ERR_IGNORED) < 0 || !record.writes)
         return false;
-    return hydrate_status_read(dir, s, &ignored) < 0 || s->phase != HYDRATE_DONE;
+    return hydrate_status_read(dir, s, ERR_IGNORED) < 0 || s->phase != HYDRATE_DONE;
 }
 
 int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err)

@@ -337,9 +337,8 @@ int logbook_part(struct logbook *l, struct logbook_upload *u, unsigned number, c
 
 void logbook_ended(struct logbook *l, struct logbook_upload *own_u)
 {
-    struct err ignored;
     struct logbook_line r = {.kind = LINE_ENDED, .token = str_of(own_u->token)};
-    (void)!append(l, &r, &ignored);
+    (void)!append(l, &r, ERR_IGNORED);
     forget_upload(l, own_u);
 }
 

@@ -125,16 +125,14 @@ static struct str next_text(struct fields *f)
 static uint64_t next_u64(struct fields *f)
 {
     uint64_t n = 0;
-    struct err ignored;
-    f->good &= str_to_u64(next_field(f), &n, &ignored) == 0;
+    f->good &= str_to_u64(next_field(f), &n, ERR_IGNORED) == 0;
     return n;
 }
 
 static int64_t next_i64(struct fields *f)
 {
     int64_t n = 0;
-    struct err ignored;
-    f->good &= str_to_i64(next_field(f), &n, &ignored) == 0;
+    f->good &= str_to_i64(next_field(f), &n, ERR_IGNORED) == 0;
     return n;
 }
 
@@ -161,11 +159,10 @@ static enum hash_kind next_kind(struct fields *f)
 static struct digest next_digest(struct fields *f)
 {
     struct digest d = {0};
-    struct err ignored;
     enum hash_kind kind = next_kind(f);
     struct str hex = next_field(f);
     if (f->good && kind != HASH_NONE)
-        f->good &= digest_parse_hex(kind, hex, &d, &ignored) == 0;
+        f->good &= digest_parse_hex(kind, hex, &d, ERR_IGNORED) == 0;
     return d;
 }
 

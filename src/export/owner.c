@@ -26,12 +26,11 @@ void owner_of_volume(const struct spec *s, char ret[OWNER_MAX])
 /* *ret stays empty for a damaged file. */
 static int parse(struct str text, char ret[OWNER_MAX], struct err *err)
 {
-    struct err ignored;
     struct str rest = text, number;
     uint64_t format;
     if (str_starts(text, STR(OWNER_HEAD))) {
         rest = str_from(text, sizeof OWNER_HEAD - 1);
-        if (!str_split(&rest, ' ', &number) || str_to_u64(number, &format, &ignored) < 0)
+        if (!str_split(&rest, ' ', &number) || str_to_u64(number, &format, ERR_IGNORED) < 0)
             return 0;
         if (format > FORMAT)
             return err_fail(err, ERR_UNSUPPORTED, CIS_EXPORT_RECORD_VERSION,

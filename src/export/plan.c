@@ -84,10 +84,9 @@ static int add_file(void *ctx, const struct walk_file *f, struct err *err)
     return 0;
 }
 
-static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *err)
+static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *)
 {
     struct planning *g = ctx;
-    (void)err;
     if (!filter_wants(&g->filter, path))
         return 0;
     g->plan->skipped++;
@@ -96,10 +95,9 @@ static int add_skip(void *ctx, struct str path, enum walk_skip why, struct err *
     return 0;
 }
 
-static int add_error(void *ctx, struct str path, const struct err *why, struct err *err)
+static int add_error(void *ctx, struct str path, const struct err *why, struct err *)
 {
     struct export_plan *p = ((struct planning *)ctx)->plan;
-    (void)err;
     if (p->error_count++ == 0) {
         p->error = *why;
         snprintf(p->error_path, sizeof p->error_path, "%.*s", STR_FMT(path));
@@ -148,7 +146,7 @@ static bool read_score(void *ctx, const struct pick_group *g, double *ret)
     const struct plan_options *o = s->planning->o;
     struct str directory = metrics_directory(s, g->directory);
     char path[PATH_MAX];
-    struct err why, ignored;
+    struct err why;
     int n = snprintf(path, sizeof path, "%.*s%s%.*s", STR_FMT(directory), directory.len ? "/" : "",
                      STR_FMT(s->rules->best.file));
     if (n >= (int)sizeof path || is_stopped(s->planning))
@@ -156,10 +154,10 @@ static bool read_score(void *ctx, const struct pick_group *g, double *ret)
     auto_mem char *bytes = xcalloc(1, METRICS_BYTES_MAX);
     ssize_t len = read_metrics(o->data, path, bytes, &why);
     if (len < 0 && len != -ERR_NOT_FOUND && len != -ERR_AGAIN) /* none there; being written */
-        (void)!add_error(s->planning, str_of(path), &why, &ignored);
+        (void)!add_error(s->planning, str_of(path), &why, ERR_IGNORED);
     auto_json j = NULL;
-    return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, &ignored) == 0 &&
-           json_get_real(j, o->policy->best_key, ret, &ignored) == 0 && isfinite(*ret);
+    return len > 0 && json_parse((struct str){bytes, (size_t)len}, path, &j, ERR_IGNORED) == 0 &&
+           json_get_real(j, o->policy->best_key, ret, ERR_IGNORED) == 0 && isfinite(*ret);
 }
 
 int plan_make(const struct plan_options *o, struct export_plan *ret, struct err *err)
@@ -203,18 +201,15 @@ static int check_file(void *ctx, const struct walk_file *f, struct err *err)
     return err_set(err, ERR_CHANGED, "'%.*s' was added or changed while the export ran", STR_FMT(f->path));
 }
 
-static int pass_over(void *ctx, struct str path, enum walk_skip why, struct err *err)
+static int pass_over(void *, struct str path, enum walk_skip why, struct err *err)
 {
-    (void)ctx;
     return why == WALK_OTHER_MOUNT
                ? err_set(err, ERR_CHANGED, "'%.*s' is another file system, mounted here", STR_FMT(path))
                : 0;
 }
 
-static int report_error(void *ctx, struct str path, const struct err *why, struct err *err)
+static int report_error(void *, struct str, const struct err *why, struct err *err)
 {
-    (void)ctx;
-    (void)path;
     return err_copy(err, why);
 }
 

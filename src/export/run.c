@@ -28,12 +28,11 @@ static void deadline_passed(struct timer *t)
 }
 
 /* SIGIO: another process is about to write a file that this run reads. Each lease shows whether it is broken. */
-static void lease_wanted(struct watch *w, uint32_t events)
+static void lease_wanted(struct watch *w, uint32_t)
 {
     struct export_run *r = container_of(w, struct export_run, leases);
     struct signalfd_siginfo info[16];
     struct upload *u;
-    (void)events;
     while (read(w->fd, info, sizeof info) > 0)
         ;
     list_foreach (&r->active, u, in_active)

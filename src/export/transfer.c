@@ -245,8 +245,7 @@ static void read_object(struct transfer *l)
 {
     struct str tag = l->request.write.match;
     struct store_object o = {.key = l->request.write.key, .size_bytes = l->request.object_bytes};
-    struct err ignored;
-    if (str_to_u64(tag, &o.generation, &ignored) < 0)
+    if (str_to_u64(tag, &o.generation, ERR_IGNORED) < 0)
         o.etag = tag;
     struct store_get get = {.object = &o,
                             .offset = l->request.offset,

@@ -258,16 +258,15 @@ static int parse_verdict(struct str text, struct verdict *v, struct err *err)
 /* Progress is for people: if it is missing, torn or of an earlier run, use the verdict's own counts. */
 static void merge_progress(int dir, struct verdict *v)
 {
-    struct err ignored;
     struct verdict p = *v;
     auto_mem char *text = NULL;
     auto_json j = NULL;
     size_t len;
     int64_t started;
-    if (file_read_state(dir, PROGRESS_FILE, JSON_MAX, &text, &len, &ignored) == 0 &&
-        json_parse((struct str){text, len}, PROGRESS_FILE, &j, &ignored) == 0 &&
-        json_get_i64(j, "startedNs", &started, &ignored) == 0 && started == v->started_ns &&
-        json_fields_read(j, count_fields, countof(count_fields), &p, &ignored) == 0)
+    if (file_read_state(dir, PROGRESS_FILE, JSON_MAX, &text, &len, ERR_IGNORED) == 0 &&
+        json_parse((struct str){text, len}, PROGRESS_FILE, &j, ERR_IGNORED) == 0 &&
+        json_get_i64(j, "startedNs", &started, ERR_IGNORED) == 0 && started == v->started_ns &&
+        json_fields_read(j, count_fields, countof(count_fields), &p, ERR_IGNORED) == 0)
         *v = p;
 }
 
@@ -279,9 +278,8 @@ static struct flock whole_file(short type)
 static bool is_locked(int dir)
 {
     struct flock l = whole_file(F_WRLCK);
-    struct err ignored;
     auto_fd fd = -1;
-    return file_open_state(dir, LOCK_FILE, O_RDWR, 0, &fd, &ignored) == 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 &&
+    return file_open_state(dir, LOCK_FILE, O_RDWR, 0, &fd, ERR_IGNORED) == 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 &&
            l.l_type != F_UNLCK;
 }
 

@@ -59,9 +59,9 @@ static void release_held(struct session *s, uint64_t id)
 {
     if (node_fds_is_shared(&s->fds, id) && s->control_fd >= 0) {
         struct wire_msg m = wire_msg(WIRE_RELEASE, s->table->head->volume_id);
-        struct err ignored; /* the keeper holds one descriptor too many until the unmount */
         m.number = id;
-        (void)!wire_send(s->control_fd, &m, NULL, &ignored);
+        /* If it fails, the keeper holds one descriptor too many until the unmount. */
+        (void)!wire_send(s->control_fd, &m, NULL, ERR_IGNORED);
     }
     node_fds_close(&s->fds, id, NODE_FD_HELD);
 }
@@ -90,9 +90,8 @@ void node_hold_fd(struct session *s, uint64_t id, int fd, bool with_keeper)
     if (with_keeper && !node_fds_share(&s->fds, id) && s->control_fd >= 0) {
         struct wire_msg m = wire_msg(WIRE_HOLD, s->table->head->volume_id);
         struct wire_fds fds = {{held, -1, -1}};
-        struct err ignored; /* the file is lost only if we die too */
         m.number = id;
-        (void)!wire_send(s->control_fd, &m, &fds, &ignored);
+        (void)!wire_send(s->control_fd, &m, &fds, ERR_IGNORED); /* the file is lost only if we die too */
     }
     nodes_set_flag(s->table, id, NODE_GONE, true);
 }

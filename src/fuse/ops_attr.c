@@ -19,9 +19,8 @@ static void reply_attr(struct request *rq, fuse_req_t req, fuse_ino_t ino)
         fuse_reply_attr(req, &st, timeout);
 }
 
-static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *)
 {
-    (void)fi;
     reply_attr(request_current(), req, ino);
 }
 
@@ -101,10 +100,9 @@ static int set_all(struct session *s, fuse_ino_t ino, const struct stat *attr, i
     return r;
 }
 
-static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set, struct fuse_file_info *fi)
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int set, struct fuse_file_info *)
 {
     struct request *rq = request_current();
-    (void)fi;
     test_point(rq->session, "setattr", "before");
     int r = set_all(rq->session, ino, attr, set);
     test_point(rq->session, "setattr", "after-act");
@@ -127,11 +125,10 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
     fuse_reply_readlink(req, target);
 }
 
-static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+static void op_statfs(fuse_req_t req, fuse_ino_t)
 {
     const struct session *s = request_current()->session;
     struct statvfs v;
-    (void)ino;
     if (fstatvfs(s->root_fd, &v) < 0) {
         fuse_reply_err(req, errno);
         return;

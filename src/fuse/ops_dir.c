@@ -89,15 +89,13 @@ static void read_directory(fuse_req_t req, fuse_ino_t ino, size_t room, off_t of
         fuse_reply_buf(req, out, l.len);
 }
 
-static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *fi)
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *)
 {
-    (void)fi;
     read_directory(req, ino, room, offset, false);
 }
 
-static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *fi)
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t room, off_t offset, struct fuse_file_info *)
 {
-    (void)fi;
     read_directory(req, ino, room, offset, true);
 }
 

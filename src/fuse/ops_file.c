@@ -28,9 +28,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     fuse_reply_err(req, 0);
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *)
 {
-    (void)fi;
     int fd = opens_plain_fd(request_current()->session, ino, false);
     if (fd < 0) {
         fuse_reply_err(req, -fd);
@@ -45,10 +44,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, s
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset,
-                     struct fuse_file_info *fi)
+                     struct fuse_file_info *)
 {
     struct request *rq = request_current();
-    (void)fi;
     int fd = opens_plain_fd(rq->session, ino, true);
     test_point(rq->session, "write", "before");
     ssize_t n = fd < 0 ? fd : pwrite(fd, bytes, size, offset);
@@ -65,24 +63,20 @@ static void reply_done(fuse_req_t req, int fd, int r)
     fuse_reply_err(req, fd < 0 ? -fd : r < 0 ? errno : 0);
 }
 
-static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
+static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *)
 {
-    (void)fi;
     auto_fd fd = lower_open(request_current()->session, ino, O_RDONLY);
     reply_done(req, fd, fd < 0 ? 0 : data_only ? fdatasync(fd) : fsync(fd));
 }
 
-static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
-                         struct fuse_file_info *fi)
+static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length, struct fuse_file_info *)
 {
-    (void)fi;
     auto_fd fd = lower_open(request_current()->session, ino, O_RDWR);
     reply_done(req, fd, fd < 0 ? 0 : fallocate(fd, mode, offset, length));
 }
 
-static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
+static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *)
 {
-    (void)fi;
     auto_fd fd = lower_open(request_current()->session, ino, O_RDONLY);
     off_t at = fd < 0 ? fd : lseek(fd, offset, whence);
     if (at < 0)
@@ -91,12 +85,10 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, s
         fuse_reply_lseek(req, at);
 }
 
-static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset, struct fuse_file_info *from_fi,
-                               fuse_ino_t to, off_t to_offset, struct fuse_file_info *to_fi, size_t length, int flags)
+static void op_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset, struct fuse_file_info *,
+                               fuse_ino_t to, off_t to_offset, struct fuse_file_info *, size_t length, int flags)
 {
     struct session *s = request_current()->session;
-    (void)from_fi;
-    (void)to_fi;
     auto_fd in = lower_open(s, from, O_RDONLY);
     auto_fd out = lower_open(s, to, O_RDWR);
     ssize_t n = in < 0 ? in : out;
@@ -126,12 +118,9 @@ static int set_flags(int fd, unsigned wanted)
 }
 
 /* The kernel checks the user's rights. Before it sets flags it asks for FS_IOC_FSGETXATTR. */
-static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *arg, struct fuse_file_info *fi,
-                     unsigned how, const void *in, size_t in_size, size_t out_size)
+static void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *, struct fuse_file_info *, unsigned,
+                     const void *in, size_t in_size, size_t out_size)
 {
-    (void)arg;
-    (void)fi;
-    (void)how;
     union {
         unsigned flags;
         struct fsxattr xattr;

@@ -327,10 +327,9 @@ static int begin(struct session *s, bool *ret_lost, struct err *err)
 
 static int say_ready(struct session *s, int code, const struct err *why)
 {
-    struct err ignored;
     struct wire_msg m = wire_answer(code, why);
     m.type = WIRE_READY;
-    return wire_send(s->control_fd, &m, NULL, &ignored);
+    return wire_send(s->control_fd, &m, NULL, ERR_IGNORED);
 }
 
 int session_serve(int own_control_fd, bool *ret_lost, struct err *err)

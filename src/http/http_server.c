@@ -69,9 +69,8 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const c
 }
 
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path, const char *method,
-                                  const char *version, const char *upload, size_t *upload_len, void **request)
+                                  const char *, const char *, size_t *, void **)
 {
-    (void)version, (void)upload, (void)upload_len, (void)request;
     const struct http_server *s = ctx;
     struct sbuf b;
     sbuf_init(&b, PAGE_BYTES_MAX);

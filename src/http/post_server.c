@@ -70,7 +70,6 @@ static struct post *begin(const struct post_server *s, struct MHD_Connection *c,
                           enum MHD_Result *ret)
 {
     uint64_t announced = 0;
-    struct err ignored;
     struct str length = header_of(c, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (strcmp(method, "GET") == 0 && strcmp(path, "/healthz") == 0)
         *ret = say(c, MHD_HTTP_OK, "ok");
@@ -78,7 +77,7 @@ static struct post *begin(const struct post_server *s, struct MHD_Connection *c,
         *ret = say(c, MHD_HTTP_NOT_FOUND, "no call has this path");
     else if (strcmp(method, "POST") != 0)
         *ret = say(c, MHD_HTTP_METHOD_NOT_ALLOWED, "POST only");
-    else if (length.len && (str_to_u64(length, &announced, &ignored) < 0 || announced > POST_BODY_MAX))
+    else if (length.len && (str_to_u64(length, &announced, ERR_IGNORED) < 0 || announced > POST_BODY_MAX))
         *ret = say(c, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
     else {
         struct post *p = xcalloc(1, sizeof *p);
@@ -107,9 +106,8 @@ static enum MHD_Result finish(struct post_server *s, struct MHD_Connection *c, c
 }
 
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const char *path, const char *method,
-                                  const char *version, const char *upload, size_t *upload_len, void **request)
+                                  const char *, const char *upload, size_t *upload_len, void **request)
 {
-    (void)version;
     enum MHD_Result r = MHD_YES;
     struct post *p = *request;
     if (!p) {
@@ -123,9 +121,8 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *c, const cha
     return MHD_YES;
 }
 
-static void on_completed(void *ctx, struct MHD_Connection *c, void **request, enum MHD_RequestTerminationCode why)
+static void on_completed(void *, struct MHD_Connection *, void **request, enum MHD_RequestTerminationCode)
 {
-    (void)ctx, (void)c, (void)why;
     struct post *p = *request;
     *request = NULL;
     if (p)

@@ -11,8 +11,7 @@ static int split_address(const char *listen, char **ret_host, char **ret_port, s
 {
     const char *colon = strrchr(listen, ':');
     uint64_t port;
-    struct err ignored;
-    if (!colon || str_to_u64(str_of(colon + 1), &port, &ignored) < 0 || port > UINT16_MAX)
+    if (!colon || str_to_u64(str_of(colon + 1), &port, ERR_IGNORED) < 0 || port > UINT16_MAX)
         return err_set(err, ERR_INVALID, "'%s' is not an address to listen at, such as 127.0.0.1:9810 or :9810",
                        listen);
     struct str host = {listen, (size_t)(colon - listen)};

@@ -19,11 +19,10 @@ static int conflict_error(struct err *err)
 static bool has_objects_below(const struct hydrate *h, struct str path)
 {
     bool has;
-    struct err ignored;
     auto_sbuf below = SBUF(PATH_MAX + 1);
     sbuf_add(&below, path);
     sbuf_addc(&below, '/');
-    return index_has_prefix(h->index, sbuf_str(&below), &has, &ignored) < 0 || has;
+    return index_has_prefix(h->index, sbuf_str(&below), &has, ERR_IGNORED) < 0 || has;
 }
 
 /* A directory is in the way of an object. */
@@ -80,8 +79,7 @@ static int clear_path(struct hydrate_lane *l, struct str path, struct err *err)
     for (size_t i = 0; i < path.len; i++) {
         uint64_t id;
         struct index_entry e;
-        struct err ignored;
-        if (path.ptr[i] != '/' || index_find(h->index, str_sub(path, 0, i), &id, &ignored) < 0)
+        if (path.ptr[i] != '/' || index_find(h->index, str_sub(path, 0, i), &id, ERR_IGNORED) < 0)
             continue;
         int r = index_get(h->index, id, &e, err);
         if (r == 0)

@@ -78,9 +78,8 @@ static struct index_source source_of(const struct hydrate_options *o)
 /* Of a finished DIR only the record is left, which binds it to no source. */
 static bool is_finished(struct hydrate *h)
 {
-    struct err ignored;
     return h->target->kind != TARGET_VOLUME &&
-           hydrate_status_read(h->target->state, h->progress.scratch, &ignored) == 0 &&
+           hydrate_status_read(h->target->state, h->progress.scratch, ERR_IGNORED) == 0 &&
            h->progress.scratch->phase == HYDRATE_DONE;
 }
 

@@ -93,12 +93,12 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
 
 void progress_write(struct hydrate *h)
 {
-    struct err ignored; /* a status that cannot be written stops nothing: errors of the disk fail the run */
     struct hydrate_status *s = h->progress.scratch;
     hydrate_status(h, s);
     if (h->progress.was_complete && s->phase != HYDRATE_DONE)
         return; /* the volume is in use: its status stays DONE all the time */
-    (void)!hydrate_status_write(h->target->state, s, &ignored);
+    /* A status that cannot be written stops nothing: errors of the disk fail the run. */
+    (void)!hydrate_status_write(h->target->state, s, ERR_IGNORED);
 }
 
 /* The end time must not change: an export compares files with it to find those that were written later. */
@@ -113,9 +113,8 @@ static void recover_complete(struct hydrate_progress *p, int64_t completed_ns, b
 void progress_recover(struct hydrate *h)
 {
     struct hydrate_progress *p = &h->progress;
-    struct err ignored;
     bool is_volume = h->target->kind == TARGET_VOLUME;
-    bool has_status = hydrate_status_read(h->target->state, p->scratch, &ignored) == 0;
+    bool has_status = hydrate_status_read(h->target->state, p->scratch, ERR_IGNORED) == 0;
     p->was_complete = is_volume && journal_is_complete(h->journal);
     if (p->was_complete)
         recover_complete(p, journal_completed_ns(h->journal), has_status);
@@ -145,8 +144,7 @@ void hydrate_slowest(struct hydrate *h, char *buf, size_t size)
     for (size_t i = 0; i < h->lane_count && !buf[0]; i++) {
         uint64_t id = atomic_load(&h->lanes[i].oldest_id);
         struct index_entry e;
-        struct err ignored;
-        if (id > 0 && index_get(h->index, id - 1, &e, &ignored) == 0)
+        if (id > 0 && index_get(h->index, id - 1, &e, ERR_IGNORED) == 0)
             snprintf(buf, size, "%.*s", (int)min_u64(e.path.len, size - 1), e.path.ptr);
     }
 }

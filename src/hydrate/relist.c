@@ -64,8 +64,7 @@ static bool is_unchanged(const struct index_entry *was, const struct index_entry
 static bool is_used(const struct index *x, struct str below)
 {
     bool is;
-    struct err ignored;
-    return index_has_prefix(x, below, &is, &ignored) == 0 && is;
+    return index_has_prefix(x, below, &is, ERR_IGNORED) == 0 && is;
 }
 
 /* Also removes directories that held only removed files: a new object may have the name of one. */
@@ -125,11 +124,10 @@ static bool is_foreign(const struct hydrate *h, const struct index_entry *was)
  * is listed with another version: otherwise the new version could never be written. */
 static bool was_hydrated(const struct hydrate *h, const struct relist_cursor *was, bool is_listed)
 {
-    struct err ignored;
     struct str path = was->e.path;
     if (path.len > 0 && path.ptr[path.len - 1] == '/')
         path.len--;
-    if (path_check(path, &ignored) < 0)
+    if (path_check(path, ERR_IGNORED) < 0)
         return false;
     if (!target_is_visible(h->target))
         return true;
@@ -145,8 +143,7 @@ static bool was_hydrated(const struct hydrate *h, const struct relist_cursor *wa
 static bool is_ours(const struct hydrate *h, struct str path, uint64_t size_bytes, int64_t mtime_ns)
 {
     struct stat st;
-    struct err ignored;
-    if (mtime_ns == 0 || path_check(path, &ignored) < 0)
+    if (mtime_ns == 0 || path_check(path, ERR_IGNORED) < 0)
         return false;
     if (!target_stat(h->target, path, &st))
         return errno != ENOENT && errno != ENOTDIR;
@@ -164,8 +161,7 @@ static int gone_file_found(struct hydrate *h, struct str path, struct err *err)
 static int gone_file_missing(struct hydrate *h, struct str path, struct err *err)
 {
     struct stat st;
-    struct err ignored;
-    if (!h->o.delete_gone || path_check(path, &ignored) < 0 || target_stat(h->target, path, &st) || errno != ENOENT)
+    if (!h->o.delete_gone || path_check(path, ERR_IGNORED) < 0 || target_stat(h->target, path, &st) || errno != ENOENT)
         return 0;
     return drop_dirs(h, str_sub(path, 0, path_directory_len(path)), err);
 }
@@ -182,10 +178,9 @@ static int gone(struct hydrate *h, FILE *list, const struct index_entry *was, st
 
 static int gone_check_format(struct str line, struct err *err)
 {
-    struct err ignored;
     uint64_t format = 0;
     if (!str_starts(line, STR(GONE_HEAD)) ||
-        (str_to_u64(str_from(line, sizeof GONE_HEAD - 1), &format, &ignored) == 0 && format <= GONE_FORMAT))
+        (str_to_u64(str_from(line, sizeof GONE_HEAD - 1), &format, ERR_IGNORED) == 0 && format <= GONE_FORMAT))
         return 0;
     return err_fail(err, ERR_UNSUPPORTED, CIS_CATALOG_VERSION,
                     "'%s': format %" PRIu64 " of a newer Cistern; this one reads formats up to %d", gone_file, format,
@@ -202,12 +197,11 @@ static int gone_before(struct hydrate *h, FILE *list, struct err *err)
         uint64_t size_bytes, id;
         int64_t mtime_ns;
         int at = 0;
-        struct err ignored;
         r = gone_check_format(str_of(line), err);
         if (r < 0 || sscanf(line, "%" SCNu64 " %" SCNd64 " %n", &size_bytes, &mtime_ns, &at) != 2 || at == 0)
             continue;
         struct str path = str_of(line + at);
-        if (index_find(h->index, path, &id, &ignored) < 0)
+        if (index_find(h->index, path, &id, ERR_IGNORED) < 0)
             r = is_ours(h, path, size_bytes, mtime_ns) ? gone_file_found(h, path, err)
                                                        : gone_file_missing(h, path, err);
     }

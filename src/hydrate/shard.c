@@ -48,11 +48,10 @@ static int by_size(const void *a, const void *b, void *ctx)
 {
     const struct shard_object *l = a, *r = b;
     struct index_entry x = {0}, y = {0};
-    struct err ignored;
     if (l->size_bytes != r->size_bytes)
         return l->size_bytes > r->size_bytes ? -1 : 1;
     /* Ids are in order of arrival, which differs each time. Both were read before. */
-    if (index_get(ctx, l->id, &x, &ignored) < 0 || index_get(ctx, r->id, &y, &ignored) < 0)
+    if (index_get(ctx, l->id, &x, ERR_IGNORED) < 0 || index_get(ctx, r->id, &y, ERR_IGNORED) < 0)
         return 0;
     return str_cmp(x.path, y.path);
 }
@@ -176,9 +175,8 @@ int shard_parse(struct str text, struct shard *ret, struct err *err)
 {
     struct str rest = text, first;
     uint64_t index = 0, count = 0;
-    struct err ignored;
-    bool ok = str_split(&rest, '/', &first) && rest.ptr && str_to_u64(first, &index, &ignored) == 0 &&
-              str_to_u64(rest, &count, &ignored) == 0;
+    bool ok = str_split(&rest, '/', &first) && rest.ptr && str_to_u64(first, &index, ERR_IGNORED) == 0 &&
+              str_to_u64(rest, &count, ERR_IGNORED) == 0;
     if (!ok || count == 0 || count > SHARDS_MAX || index >= count)
         return err_set(err, ERR_INVALID, "'%.*s' is not a shard: four shards are 0/4 to 3/4, and there are %d at most",
                        STR_FMT(text), SHARDS_MAX);

@@ -199,8 +199,7 @@ int hydrate_status_read(int dir, struct hydrate_status *ret, struct err *err)
 bool hydrate_is_alive(int dir)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct err ignored;
     auto_fd fd = -1;
-    return file_open_state(dir, HYDRATE_LOCK_FILE, O_RDWR, 0, &fd, &ignored) == 0 &&
+    return file_open_state(dir, HYDRATE_LOCK_FILE, O_RDWR, 0, &fd, ERR_IGNORED) == 0 &&
            fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }

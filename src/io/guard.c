@@ -67,7 +67,6 @@ static bool parse_address(struct str text, struct guard_rule *ret, unsigned *ret
 /* Cuts ":443" off "10.0.0.7:443" and "[fd00::1]:443", and the brackets. Port 0: no port is given. */
 static bool cut_port(struct str *text, uint64_t *ret)
 {
-    struct err ignored;
     bool bracketed = str_starts(*text, STR("["));
     ssize_t at = str_find(*text, bracketed ? ']' : ':');
     struct str rest = at < 0 ? STR_NULL : str_from(*text, (size_t)at + 1);
@@ -76,7 +75,7 @@ static bool cut_port(struct str *text, uint64_t *ret)
         return true; /* no port: an address of either kind, or a range */
     if (bracketed && !str_starts(rest, STR(":")))
         return false;
-    if (str_to_u64(bracketed ? str_from(rest, 1) : rest, ret, &ignored) < 0 || *ret == 0 || *ret > 65535)
+    if (str_to_u64(bracketed ? str_from(rest, 1) : rest, ret, ERR_IGNORED) < 0 || *ret == 0 || *ret > 65535)
         return false;
     *text = bracketed ? str_sub(*text, 1, (size_t)at - 1) : str_sub(*text, 0, (size_t)at);
     return true;
@@ -88,13 +87,12 @@ static int parse_rule(struct str text, struct guard_rule *ret, struct err *err)
     struct str rest = text;
     uint64_t port, bits;
     unsigned most;
-    struct err ignored;
     bool ok = cut_port(&rest, &port);
     ssize_t slash = str_find(rest, '/');
     ok = ok && parse_address(slash < 0 ? rest : str_sub(rest, 0, (size_t)slash), ret, &most);
     bits = ok ? most : 0;
     if (ok && slash >= 0)
-        ok = str_to_u64(str_from(rest, (size_t)slash + 1), &bits, &ignored) == 0 && bits <= most;
+        ok = str_to_u64(str_from(rest, (size_t)slash + 1), &bits, ERR_IGNORED) == 0 && bits <= most;
     if (!ok)
         return invalid(text, "an address, or a range such as 10.0.0.0/8", err);
     ret->bits = (unsigned)bits + (most == 32 ? MAPPED_BITS : 0);

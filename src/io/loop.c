@@ -39,11 +39,10 @@ struct loop {
 
 static void loop_deliver(struct loop *l);
 
-static void woken(struct watch *w, uint32_t events)
+static void woken(struct watch *w, uint32_t)
 {
     struct loop *l = container_of(w, struct loop, wake);
     uint64_t count;
-    (void)events;
     /* Read before the delivery: mail that is posted in between finds an empty mailbox and writes again. */
     (void)!read(l->wake_fd, &count, sizeof count);
     loop_deliver(l);
@@ -202,8 +201,7 @@ int loop_watch_change(struct loop *l, struct watch *w, uint32_t events, struct e
 bool loop_unwatch(struct loop *l, struct watch *w)
 {
     assert(loop_is_mine(l));
-    struct err ignored;
-    bool was_watched = control(l, EPOLL_CTL_DEL, w, &ignored) == 0; /* close() takes it out of the set */
+    bool was_watched = control(l, EPOLL_CTL_DEL, w, ERR_IGNORED) == 0; /* close() takes it out of the set */
     for (int i = l->event_at; i < l->event_count; i++)
         if (l->events[i].data.ptr == w)
             l->events[i].data.ptr = NULL;

@@ -85,14 +85,13 @@ int pool_new(unsigned threads_max, struct pool **ret, struct err *err)
 
 void pool_submit(struct pool *p, struct loop *home, struct work *w)
 {
-    struct err ignored;
     w->home = home;
     auto_lock(&p->lock);
     assert(!p->closing);
     list_add(&p->queue, &w->home_mail.node);
     p->waiting++;
     if (p->waiting > p->idle && p->threads < p->threads_max)
-        (void)pool_grow(p, &ignored);
+        (void)pool_grow(p, ERR_IGNORED);
     pthread_cond_signal(&p->more);
 }
 

@@ -138,11 +138,10 @@ static unsigned reap(struct uring *u)
     return n;
 }
 
-static void completed(struct watch *w, uint32_t events)
+static void completed(struct watch *w, uint32_t)
 {
     struct uring *u = container_of(w, struct uring, watch);
     uint64_t count;
-    (void)events;
     /* Read first, so that a completion after the last reap() signals again. */
     (void)!read(u->event_fd, &count, sizeof count);
     while (reap(u) == DEPTH)

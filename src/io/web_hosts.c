@@ -132,12 +132,11 @@ static void lookup_over(struct web_host *n)
     lookup_unref(l);
 }
 
-static void lookup_ready(struct watch *w, uint32_t events)
+static void lookup_ready(struct watch *w, uint32_t)
 {
     struct lookup *l = container_of(w, struct lookup, watch);
     struct web_host *n = l->name;
     uint64_t count;
-    (void)events;
     if (read(w->fd, &count, sizeof count) != sizeof count)
         return;
     uint64_t now = loop_now_ns(n->web->loop);
@@ -161,19 +160,18 @@ static void lookup_ready(struct watch *w, uint32_t events)
 static void lookup_start(struct web_host *n)
 {
     pthread_t id;
-    struct err ignored;
     struct lookup *l = xcalloc(1, sizeof *l);
     atomic_store(&l->refs, 2);
     l->name = n;
     memcpy(l->host, n->host, sizeof l->host);
     l->watch = (struct watch){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .events = EPOLLIN, .ready = lookup_ready};
-    if (l->watch.fd < 0 || loop_watch(n->web->loop, &l->watch, &ignored) < 0) {
+    if (l->watch.fd < 0 || loop_watch(n->web->loop, &l->watch, ERR_IGNORED) < 0) {
         atomic_store(&l->refs, 1);
         lookup_unref(l);
         return;
     }
     n->lookup = l;
-    if (thread_start_named(&id, "name", lookup_run, l, &ignored) < 0) {
+    if (thread_start_named(&id, "name", lookup_run, l, ERR_IGNORED) < 0) {
         atomic_store(&l->refs, 1);
         lookup_over(n);
         return;
@@ -210,11 +208,10 @@ static bool split_origin(struct str origin, char *host, unsigned *ret_port)
     struct str rest = str_from(origin, tls ? 8 : 7), name;
     struct in_addr address;
     uint64_t port = tls ? 443 : 80;
-    struct err ignored;
     if ((!tls && !str_starts(origin, STR("http://"))) || !str_split(&rest, ':', &name) || name.len == 0 ||
         name.len >= HOST_MAX || name.ptr[0] == '[' || memchr(name.ptr, '%', name.len))
         return false;
-    if (rest.len && (str_to_u64(rest, &port, &ignored) < 0 || port > 65535))
+    if (rest.len && (str_to_u64(rest, &port, ERR_IGNORED) < 0 || port > 65535))
         return false;
     memcpy(host, name.ptr, name.len);
     host[name.len] = '\0';

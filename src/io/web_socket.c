@@ -94,11 +94,10 @@ static void socket_unwanted(struct web_socket *s)
 
 /* libcurl calls it at the beginning and the end of each request. A kept connection stays in the epoll set between two
  * requests: two system calls a request would cost more than the rare event in between. */
-static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *ctx2)
+static int socket_changed(CURL *easy, curl_socket_t fd, int what, void *ctx, void *)
 {
     struct web_socket *s = socket_of(ctx, fd);
     struct err err;
-    (void)ctx2;
     s->wanted = what == CURL_POLL_IN      ? EPOLLIN
                 : what == CURL_POLL_OUT   ? EPOLLOUT
                 : what == CURL_POLL_INOUT ? EPOLLIN | EPOLLOUT
@@ -138,10 +137,9 @@ int web_socket_blocked(const struct web_job *j, const char *url, struct err *err
                     STR_FMT(origin), j->blocked_address);
 }
 
-static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+static curl_socket_t open_socket(void *ctx, curlsocktype, struct curl_sockaddr *address)
 {
     struct web_job *j = ctx;
-    (void)purpose;
     if (!web_socket_may_connect(j, &address->addr))
         return CURL_SOCKET_BAD;
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
@@ -211,10 +209,9 @@ static void timer_fired(struct timer *t)
     loop_defer(w->loop, &w->tail);
 }
 
-static int timer_changed(CURLM *multi, long timeout_ms, void *ctx)
+static int timer_changed(CURLM *, long timeout_ms, void *ctx)
 {
     struct web *w = ctx;
-    (void)multi;
     w->timeout_is_due = timeout_ms == 0;
     if (w->timeout_is_due)
         loop_defer(w->loop, &w->tail);

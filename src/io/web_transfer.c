@@ -152,11 +152,10 @@ static int check_host(struct web_job *j, const char *url, struct err *err)
     CURLU *u = curl_url();
     char *host = NULL, *port = NULL;
     uint64_t number;
-    struct err ignored;
     bool is_open = true;
     if (curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK && curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
         curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
-        str_to_u64(str_of(port), &number, &ignored) == 0) {
+        str_to_u64(str_of(port), &number, ERR_IGNORED) == 0) {
         const char *address = address_of(host);
         is_open = !address || may_be_sent(j, address, (int)number);
     }
@@ -168,10 +167,9 @@ static int check_host(struct web_job *j, const char *url, struct err *err)
 
 /* libcurl silently repeats a request if a kept connection is closed before the first byte of the reply. Mostly the
  * server never saw it, but it may have processed it before it died. */
-static int about_to_send(void *ctx, char *to, char *from, int to_port, int from_port)
+static int about_to_send(void *ctx, char *to, char *, int to_port, int)
 {
     struct web_job *j = ctx;
-    (void)from, (void)from_port;
     j->sends++;
     return may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }

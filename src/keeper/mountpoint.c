@@ -28,12 +28,11 @@ static bool find_device(const char *path, unsigned *ret_minor)
 static bool is_mount_of(const char *volume_id, unsigned minor_number)
 {
     char device[32], what[KEEPER_ID_MAX + 32];
-    struct err ignored;
     auto_mem char *text = NULL;
     size_t len;
     snprintf(device, sizeof device, " 0:%u ", minor_number);
     snprintf(what, sizeof what, " - fuse.cistern %s%s", volume_id, volume_id[0] ? " " : "");
-    if (file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, &len, &ignored) < 0)
+    if (file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, &len, ERR_IGNORED) < 0)
         return false;
     struct str rest = {text, len}, line;
     while (str_split(&rest, '\n', &line))

@@ -11,13 +11,12 @@ void keeper_event(const struct keeper *k, const char *what, const struct keeper_
 
 void keeper_answer(struct keeper *k, int *client, int code, const struct err *err)
 {
-    struct err ignored;
     int c = *client;
     *client = NO_CLIENT;
     if (c == NO_CLIENT || k->clients[c].fd < 0)
         return;
     struct wire_msg m = wire_answer(code, err);
-    (void)!wire_send(k->clients[c].fd, &m, NULL, &ignored); /* a client that hung up gets no reply */
+    (void)!wire_send(k->clients[c].fd, &m, NULL, ERR_IGNORED); /* a client that hung up gets no reply */
 }
 
 /* A mirror missed a message: it will reconnect and get everything. The loop closes it as if it had hung up. */
@@ -28,9 +27,8 @@ static void cut_off(const struct keeper *k, int mirror)
 
 void keeper_send_to_mirrors(struct keeper *k, const struct wire_msg *m, const struct wire_fds *fds)
 {
-    struct err ignored;
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
-        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && wire_send(k->clients[c].fd, m, fds, &ignored) < 0)
+        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && wire_send(k->clients[c].fd, m, fds, ERR_IGNORED) < 0)
             cut_off(k, c);
 }
 
@@ -57,8 +55,8 @@ int keeper_send_mount(struct keeper *k, const struct keeper_mount *v, int sock, 
 /* After a new GIVE, a mirror keeps only the files that follow it. */
 void keeper_show_to_mirrors(struct keeper *k, const struct keeper_mount *v)
 {
-    struct err ignored;
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
-        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror && keeper_send_mount(k, v, k->clients[c].fd, &ignored) < 0)
+        if (k->clients[c].fd >= 0 && k->clients[c].is_mirror &&
+            keeper_send_mount(k, v, k->clients[c].fd, ERR_IGNORED) < 0)
             cut_off(k, c);
 }

@@ -67,12 +67,11 @@ static void read_retry_after(struct str text, struct answer_outcome *out)
 {
     uint64_t seconds;
     int64_t date;
-    struct err ignored;
     if (!text.len)
         return;
-    if (str_to_u64(text, &seconds, &ignored) == 0)
+    if (str_to_u64(text, &seconds, ERR_IGNORED) == 0)
         out->retry_after_ns = min_u64(seconds, 3600) * NS_PER_SECOND;
-    else if (time_parse_http(text, &date, &ignored) == 0)
+    else if (time_parse_http(text, &date, ERR_IGNORED) == 0)
         out->retry_after_ns = date > clock_wall_ns() ? (uint64_t)(date - clock_wall_ns()) : 0;
     else
         return;
@@ -97,9 +96,8 @@ static int fail_with(const char *what, int http, const json *status, struct answ
 int answer_of_status(const char *what, const json *status, struct answer_outcome *out, struct err *err)
 {
     uint64_t http = 0;
-    struct err ignored;
     *out = (struct answer_outcome){0};
-    if (json_opt_u64(status, "code", &http, &ignored) < 0 || http > 999)
+    if (json_opt_u64(status, "code", &http, ERR_IGNORED) < 0 || http > 999)
         http = 0;
     return fail_with(what, (int)http, status, out, err);
 }

@@ -67,10 +67,9 @@ int bearer_token_get(struct bearer_token *t, uint64_t now_ns, struct str *ret, s
 
 bool bearer_token_renewed(struct bearer_token *t, unsigned turn, uint64_t now_ns)
 {
-    struct err ignored;
     if (t->file && t->turn == turn) {
         t->read_ns = now_ns;
-        if (reread(t, &ignored) < 0)
+        if (reread(t, ERR_IGNORED) < 0)
             return false;
     }
     return t->turn != turn;
@@ -82,9 +81,9 @@ static char *issuer_in(struct str token)
     struct str head, claims;
     auto_sbuf text = SBUF(CLAIMS_MAX);
     auto_json parsed = NULL;
-    struct err ignored;
     if (!str_split(&token, '.', &head) || !str_split(&token, '.', &claims) ||
-        base64_parse(claims, &text, &ignored) < 0 || json_parse(sbuf_str(&text), "a token", &parsed, &ignored) < 0)
+        base64_parse(claims, &text, ERR_IGNORED) < 0 ||
+        json_parse(sbuf_str(&text), "a token", &parsed, ERR_IGNORED) < 0)
         return NULL;
     struct str issuer = json_member_str(parsed, "iss");
     return issuer.len ? str_dup(issuer) : NULL;
@@ -94,9 +93,8 @@ char *kube_config_issuer(const struct kube_config *c)
 {
     struct bearer_token token;
     struct str text = STR_NULL;
-    struct err ignored;
     bearer_token_init(&token, c);
-    char *issuer = bearer_token_get(&token, 0, &text, &ignored) == 0 ? issuer_in(text) : NULL;
+    char *issuer = bearer_token_get(&token, 0, &text, ERR_IGNORED) == 0 ? issuer_in(text) : NULL;
     bearer_token_done(&token);
     return issuer;
 }

@@ -92,8 +92,8 @@ static int read_pem(const struct kubeconfig_source *s, const json *j, const char
     if (data.len) {
         auto_sbuf pem;
         sbuf_init(&pem, FILE_MAX);
-        struct err ignored; /* its sentence would quote the key */
-        if (base64_parse(data, &pem, &ignored) < 0 || pem.overflow)
+        /* The sentence of base64_parse() would quote the key. */
+        if (base64_parse(data, &pem, ERR_IGNORED) < 0 || pem.overflow)
             return err_set(err, ERR_INVALID, "the kubeconfig's '%s' is not base64", data_name);
         *ret = str_dup(sbuf_str(&pem));
         explicit_bzero(pem.ptr, pem.len);
@@ -218,7 +218,6 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
 {
     struct kube_config c = {0};
     auto_mem char *ns = NULL;
-    struct err ignored;
     char url[300];
     const char *host = env_get("KUBERNETES_SERVICE_HOST"), *port = env_get("KUBERNETES_SERVICE_PORT");
     const char *directory = env_get("CISTERN_SERVICE_ACCOUNT_DIR");
@@ -235,7 +234,7 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
         return r;
     }
     c.token_file = path_in(directory, STR("token"));
-    if (read_text(directory, "namespace", &ns, &ignored) == 0) /* a token can be mounted without it */
+    if (read_text(directory, "namespace", &ns, ERR_IGNORED) == 0) /* a token can be mounted without it */
         c.ns = str_dup(str_trim(str_of(ns)));
     *ret = c;
     return 0;

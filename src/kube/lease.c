@@ -85,8 +85,7 @@ static bool is_mine(const struct kube_elector *l)
 static uint64_t wanted_ns(const json *object)
 {
     uint64_t seconds = SECONDS_MAX;
-    struct err ignored;
-    if (json_opt_u64(object, "spec.leaseDurationSeconds", &seconds, &ignored) < 0 || seconds > SECONDS_MAX)
+    if (json_opt_u64(object, "spec.leaseDurationSeconds", &seconds, ERR_IGNORED) < 0 || seconds > SECONDS_MAX)
         seconds = SECONDS_MAX;
     return seconds * NS_PER_SECOND;
 }
@@ -215,7 +214,6 @@ static void write_lease(struct kube_elector *l)
 {
     auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
     uint64_t transitions = 0;
-    struct err ignored;
     bool exists = l->object != NULL, renews = exists && is_mine(l);
     if (!exists) {
         json_set_str(j, "apiVersion", STR("coordination.k8s.io/v1"));
@@ -223,7 +221,7 @@ static void write_lease(struct kube_elector *l)
         json_set_str(j, "metadata.name", str_of(l->name));
         json_set_str(j, "metadata.namespace", str_of(l->ns));
     }
-    if (json_opt_u64(j, "spec.leaseTransitions", &transitions, &ignored) < 0)
+    if (json_opt_u64(j, "spec.leaseTransitions", &transitions, ERR_IGNORED) < 0)
         transitions = 0;
     if (!renews) {
         set_time(j, "spec.acquireTime");
@@ -254,16 +252,14 @@ static void hurry(struct kube_elector *l)
         loop_timer_set(l->loop, &l->tick, 0);
 }
 
-static void on_changed(void *ctx, struct str key, const json *object)
+static void on_changed(void *ctx, struct str, const json *object)
 {
-    (void)key;
     if (!holder_of(object).len)
         hurry(ctx);
 }
 
-static void on_deleted(void *ctx, struct str key, const json *last_known)
+static void on_deleted(void *ctx, struct str, const json *)
 {
-    (void)key, (void)last_known;
     hurry(ctx);
 }
 

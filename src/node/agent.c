@@ -131,11 +131,10 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
     return reconcile_volume(a, name, again_ns, err);
 }
 
-static void on_failure(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+static void on_failure(void *, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
 {
     char wait[TIME_TEXT_MAX];
     auto_mem char *name = str_dup(key);
-    (void)ctx;
     log_err(attempt > 5 ? LOG_WARN : LOG_DEBUG, "retrying an order", err, "key", name, "in",
             duration_text(wait_ns, wait), NULL);
 }

@@ -69,11 +69,10 @@ static void handle(struct dir_watch *n, const struct inotify_event *e)
         n->moved(n->ctx, name);
 }
 
-static void ready(struct watch *w, uint32_t events)
+static void ready(struct watch *w, uint32_t)
 {
     struct dir_watch *n = container_of(w, struct dir_watch, watch);
     _Alignas(struct inotify_event) char buffer[EVENT_BYTES];
-    (void)events;
     for (ssize_t len; (len = read(w->fd, buffer, sizeof buffer)) > 0;)
         for (const char *at = buffer; at < buffer + len;) {
             const struct inotify_event *e = (const struct inotify_event *)at;

@@ -161,9 +161,8 @@ static void set_seen(struct agent_pool *p, const json *object)
         pool_wake(p);
 }
 
-static void on_seen(void *ctx, struct str key, const json *object)
+static void on_seen(void *ctx, struct str, const json *object)
 {
-    (void)key;
     set_seen(ctx, object);
 }
 
@@ -174,10 +173,9 @@ void pool_wake(struct agent_pool *p)
     kube_queue_add(p->agent->queue, str_of(key));
 }
 
-static void on_gone(void *ctx, struct str key, const json *last)
+static void on_gone(void *ctx, struct str, const json *)
 {
     struct agent_pool *p = ctx;
-    (void)key, (void)last;
     set_exists(p, false);
     pool_wake(p);
 }

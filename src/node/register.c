@@ -101,13 +101,11 @@ static enum registration_kubelet kubelet_state(const struct registration *r, enu
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
 
-static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
-                    struct err *err)
+static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *, ProtobufCMessage *reply, struct err *)
 {
     static const char *const versions[] = {"1.0.0"}; /* CSI's, as kubelets ask for it: any 1.x */
     struct registration *r = ctx;
     Pluginregistration__PluginInfo *p = (Pluginregistration__PluginInfo *)reply;
-    (void)request, (void)err;
     p->type = rpc_dup(call, STR("CSIPlugin"));
     p->name = rpc_dup(call, STR(NAME_DRIVER));
     p->endpoint = rpc_dup(call, str_of(r->endpoint));
@@ -118,12 +116,10 @@ static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *re
     return 0;
 }
 
-static int notify(void *ctx, struct rpc_call *call, const ProtobufCMessage *request, ProtobufCMessage *reply,
-                  struct err *err)
+static int notify(void *ctx, struct rpc_call *, const ProtobufCMessage *request, ProtobufCMessage *, struct err *)
 {
     struct registration *r = ctx;
     const Pluginregistration__RegistrationStatus *q = (const Pluginregistration__RegistrationStatus *)request;
-    (void)call, (void)reply, (void)err;
     if (q->plugin_registered)
         log_event(LOG_INFO, "registered with the kubelet", "endpoint", r->endpoint, NULL);
     else

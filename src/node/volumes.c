@@ -98,12 +98,11 @@ static int commit(void *ctx, struct err *err)
 /* A volume whose disk is missing: assume that files were written, unless the order proves otherwise. */
 static bool may_owe_export(const struct api_volume *order)
 {
-    struct err ignored;
     auto_spec spec = NULL;
     const struct api_conditions *said = &order->status.conditions;
     bool is_empty = api_condition_is(said, API_PROVISIONED, API_FALSE) ||
                     api_condition_says(said, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN);
-    return !is_empty && (api_volume_spec(order, &spec, &ignored) < 0 || spec->export.uri);
+    return !is_empty && (api_volume_spec(order, &spec, ERR_IGNORED) < 0 || spec->export.uri);
 }
 
 static int release(struct agent *a, const struct api_volume *order, enum release_step *ret, struct err *err)

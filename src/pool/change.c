@@ -102,11 +102,10 @@ static int promise(struct space *s, struct locked_volume *o, uint64_t capacity_b
 
 static void take_back(struct space *s, struct locked_volume *o, uint64_t capacity_bytes)
 {
-    struct err ignored;
-    if (space_lock(s, &ignored) < 0)
+    if (space_lock(s, ERR_IGNORED) < 0)
         return;
     /* If that fails too, too much stays reserved: wasteful, but safe. */
-    if (set_capacity(s, o, capacity_bytes, &ignored) < 0)
+    if (set_capacity(s, o, capacity_bytes, ERR_IGNORED) < 0)
         s->generation = 0;
     space_unlock(s);
 }
@@ -228,9 +227,8 @@ int space_restore(struct space *s, const struct spec *known, struct err *err)
 /* A volume with an unreadable volume.json can be deleted too: the image in its directory shows the backend. */
 static struct disk disk_of_directory(const struct directory_lock *h)
 {
-    struct err ignored;
     auto_spec spec = NULL;
-    if (volume_spec_read(h->dir, h->path, &spec, &ignored) == 0)
+    if (volume_spec_read(h->dir, h->path, &spec, ERR_IGNORED) == 0)
         return directory_lock_disk(h, spec);
     struct stat st;
     bool image = fstatat(h->dir, VOLUME_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0;

@@ -108,8 +108,7 @@ static int make_directory(struct space *s, const struct spec *made, struct direc
     int r = directory_lock_take(s, s->making, made->id.text, ret, err);
     if (r == 0)
         r = write_spec(ret->dir, made, err);
-    struct err ignored;
-    if (r < 0 && space_discard(s, s->making, made->id.text, &ignored) < 0)
+    if (r < 0 && space_discard(s, s->making, made->id.text, ERR_IGNORED) < 0)
         s->generation = 0; /* the directory is still there: the next call must read the ledger again */
     return r;
 }
@@ -206,11 +205,10 @@ static int finish(struct space *s, const struct spec *made, struct directory_loc
 /* Move a failed volume to the trash, so that it reserves nothing. If that fails, space_open() moves it later. */
 static void undo(struct space *s, const struct spec *made, const struct directory_lock *h, int parent)
 {
-    struct err ignored;
     struct disk d = directory_lock_disk(h, made);
-    if (disk_detach(&d, &ignored) < 0 || space_lock(s, &ignored) < 0)
+    if (disk_detach(&d, ERR_IGNORED) < 0 || space_lock(s, ERR_IGNORED) < 0)
         return;
-    if (space_discard(s, parent, made->id.text, &ignored) < 0)
+    if (space_discard(s, parent, made->id.text, ERR_IGNORED) < 0)
         s->generation = 0; /* the ledger and the directories may differ now: read again */
     space_unlock(s);
 }
@@ -273,7 +271,6 @@ static int create_once(struct space *s, const struct spec *want, uint64_t limit_
 int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret, struct err *err)
 {
     struct volume *v = NULL;
-    struct err ignored;
     int r = space_is_here(s, err);
     if (r == 0)
         r = check_want(s, want, err);
@@ -281,7 +278,7 @@ int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes,
         return r;
     r = create_once(s, want, limit_bytes, &v, err);
     /* Deleted volumes may still occupy all of the missing space. */
-    if (r == -ERR_NO_SPACE && space_empty_trash(s, &ignored) == 0)
+    if (r == -ERR_NO_SPACE && space_empty_trash(s, ERR_IGNORED) == 0)
         r = create_once(s, want, limit_bytes, &v, err);
     if (r < 0) {
         volume_close(v);

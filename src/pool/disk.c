@@ -61,10 +61,8 @@ int disk_choose(const struct disk_facts *f, enum spec_backend wanted, enum spec_
 /* ---- one volume's disk ------------------------------------------------------------------------------------------- */
 
 /* data/ of the quota backend is a plain directory, and a disk of an unknown backend is not attached. */
-static int nothing_to_do(const struct disk *d, struct err *err)
+static int nothing_to_do(const struct disk *, struct err *)
 {
-    (void)d;
-    (void)err;
     return 0;
 }
 

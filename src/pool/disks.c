@@ -44,10 +44,9 @@ static void note_partition(int dir, const char *name, void *ctx)
     d->has_partitions |= faccessat(dir, path, F_OK, 0) == 0;
 }
 
-static void note_holder(int dir, const char *name, void *ctx)
+static void note_holder(int, const char *name, void *ctx)
 {
     struct disk_info *d = ctx;
-    (void)dir;
     snprintf(d->holder, sizeof d->holder, "%.*s", (int)sizeof d->holder - 1, name);
 }
 

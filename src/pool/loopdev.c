@@ -58,9 +58,8 @@ int loopdev_find(int file, struct loopdev *ret, bool *ret_found, struct err *err
         struct loopdev d = {.fd = -1};
         struct str rest = str_from(str_of(bound.gl_pathv[i]), sizeof "/sys/block/loop" - 1), digits;
         uint64_t number;
-        struct err ignored;
         /* A device that cannot be opened was freed after it was listed. */
-        if (!str_split(&rest, '/', &digits) || str_to_u64(digits, &number, &ignored) < 0 ||
+        if (!str_split(&rest, '/', &digits) || str_to_u64(digits, &number, ERR_IGNORED) < 0 ||
             open_device((unsigned)number, &d) != 0)
             continue;
         *ret_found = is_behind(&d, &st);

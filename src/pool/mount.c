@@ -37,8 +37,7 @@ bool mount_takes_context(void)
 {
     auto_mem char *text = NULL;
     size_t len;
-    struct err ignored;
-    return file_read(AT_FDCWD, "/proc/filesystems", FILESYSTEMS_MAX, &text, &len, &ignored) == 0 &&
+    return file_read(AT_FDCWD, "/proc/filesystems", FILESYSTEMS_MAX, &text, &len, ERR_IGNORED) == 0 &&
            strstr(text, "\tselinuxfs\n");
 }
 

@@ -61,8 +61,7 @@ static bool next_text(struct str *rest, char **ret)
 static bool next_number(struct str *rest, char end, uint64_t most, uint64_t *ret)
 {
     struct str field;
-    struct err ignored;
-    return str_split(rest, end, &field) && str_to_u64(field, ret, &ignored) == 0 && *ret <= most;
+    return str_split(rest, end, &field) && str_to_u64(field, ret, ERR_IGNORED) == 0 && *ret <= most;
 }
 
 /* Optional fields (shared:1, master:2 ...), any number of them, end with a dash. */
@@ -276,9 +275,8 @@ int mount_below(const char *path, struct mount **ret, size_t *ret_count, struct 
 
 /* ---- which mount shows a directory ------------------------------------------------------------------------------- */
 
-static bool is_any(const struct mount *m, struct str path)
+static bool is_any(const struct mount *, struct str)
 {
-    (void)m, (void)path;
     return true;
 }
 

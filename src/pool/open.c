@@ -284,7 +284,6 @@ static int remain_closed(struct space *s, const struct space_witness *w, bool as
 
 int space_open(struct space *s, const struct space_witness *w, struct err *err)
 {
-    struct err ignored;
     bool asks, opens = false;
     int r = 0;
     pthread_mutex_lock(&s->opening);
@@ -298,7 +297,7 @@ int space_open(struct space *s, const struct space_witness *w, struct err *err)
     pthread_mutex_unlock(&s->opening);
     /* Half-made volumes go to the trash; the next space_empty_trash() reports a failure. */
     if (opens)
-        (void)!space_recover(s, &ignored);
+        (void)!space_recover(s, ERR_IGNORED);
     return r;
 }
 

@@ -152,9 +152,8 @@ int record_read(int dir, struct record *ret, struct err *err)
 /* Is the volume certainly empty? A file system that is not mounted hides its content. */
 static bool is_seen_empty(const struct volume *v)
 {
-    struct err ignored;
     auto_fd data = -1;
-    if (volume_data(v, &data, &ignored) < 0)
+    if (volume_data(v, &data, ERR_IGNORED) < 0)
         return false;
     auto_dir d = dir_stream(take_fd(&data));
     struct dirent *e;

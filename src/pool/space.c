@@ -105,9 +105,8 @@ int space_recover(struct space *s, struct err *err)
     for (size_t i = s->ledger.count; r == 0 && i-- > 0;) {
         const struct ledger_entry e = s->ledger.entries[i];
         auto_directory_lock h = {.dir = -1};
-        struct err ignored;
         /* Ready volumes are not in making/, and a locked one has a live maker. */
-        if (directory_lock_take(s, s->making, e.volume_id.text, &h, &ignored) < 0)
+        if (directory_lock_take(s, s->making, e.volume_id.text, &h, ERR_IGNORED) < 0)
             continue;
         struct disk d = {.backend = e.backend, .dir = h.dir, .path = h.path};
         r = disk_detach(&d, err);

@@ -104,13 +104,12 @@ static bool tell_new(struct populate *p, const struct kube_ref *claim, const str
 {
     uint64_t now_ns = clock_now_ns();
     json *list = NULL;
-    struct err ignored; /* best effort, as all events */
     struct kube_request q = {.verb = KUBE_LIST,
                              .resource = &kube_pods,
                              .ns = claim->ns,
                              .field_selector = "status.phase=Pending",
                              .fence = p->o.lease};
-    if (!may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, &ignored) < 0)
+    if (!may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, ERR_IGNORED) < 0)
         return false;
     *ret_found = tell_listed(p, list, claim, what);
     keep_pods(p, claim->ns, list, now_ns);

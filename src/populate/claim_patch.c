@@ -26,11 +26,10 @@ json *prime_json(const json *target, struct str own_namespace, bool node_is_cord
         "spec.selector",    "metadata.labels", "spec.volumeAttributesClassName",
     };
     struct claim t = {0};
-    struct err ignored;
     char text[TEXT_MAX];
     json *j = json_new_object();
     /* The caller has read it before: this cannot fail. */
-    if (claim_read(target, &t, &ignored) < 0)
+    if (claim_read(target, &t, ERR_IGNORED) < 0)
         return j;
     json_set_str(j, "apiVersion", STR("v1"));
     json_set_str(j, "kind", STR("PersistentVolumeClaim"));

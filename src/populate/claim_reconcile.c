@@ -19,9 +19,8 @@ struct pair_search {
     struct err *err;
 };
 
-static int pair_found(void *ctx, struct str key, const json *claim)
+static int pair_found(void *ctx, struct str, const json *claim)
 {
-    (void)key;
     struct pair_search *s = ctx;
     struct claim c;
     struct str uid;
@@ -86,9 +85,8 @@ static void keep_first(json **kept, const json *pv)
         *kept = json_copy_of(pv);
 }
 
-static int pv_found(void *ctx, struct str key, const json *pv)
+static int pv_found(void *ctx, struct str, const json *pv)
 {
-    (void)key;
     struct pv_search *s = ctx;
     struct claim_pv v;
     int r = claim_pv_read(pv, &v, s->err);
@@ -297,9 +295,8 @@ static bool is_handed_over(const struct claim_view *v)
     return v->pvs.pv_json && str_eq(v->pvs.pv.claim_uid, v->uid);
 }
 
-static int volume_seen(void *ctx, struct str key, const json *object)
+static int volume_seen(void *ctx, struct str, const json *object)
 {
-    (void)key;
     struct claim_view *v = ctx;
     struct claim_facts *f = &v->facts;
     auto_api_volume volume = NULL;
@@ -497,11 +494,10 @@ static int carry_out(struct claim_view *v, struct claim_step step)
 /* An operation begins with the creation of its prime: the one time that survives a restart. */
 static void measure(struct claim_view *v, struct key_state *m)
 {
-    struct err ignored;
     int64_t began_ns = 0;
     const struct claim_facts *f = &v->facts;
     if (claim_in_flight(f)) {
-        if (!f->prime || time_parse(f->prime->created, &began_ns, &ignored) < 0)
+        if (!f->prime || time_parse(f->prime->created, &began_ns, ERR_IGNORED) < 0)
             began_ns = 0;
         operation_changed(v->p, m, began_ns, NULL);
         return;

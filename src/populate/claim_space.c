@@ -16,13 +16,11 @@ static void populate_pool_search_done(struct populate_pool_search *s)
     api_pool_free(s->largest);
 }
 
-static int pool_found(void *ctx, struct str key, const json *object)
+static int pool_found(void *ctx, struct str, const json *object)
 {
     struct populate_pool_search *s = ctx;
-    struct err ignored;
     auto_api_pool p = NULL;
-    (void)key;
-    if (api_pool_read(object, &p, &ignored) < 0 || !api_pool_is_healthy(p))
+    if (api_pool_read(object, &p, ERR_IGNORED) < 0 || !api_pool_is_healthy(p))
         return 0;
     /* The pool of a deleted node stays for a while. */
     auto_json node = kube_informer_get(s->p->o.nodes, STR_NULL, str_of(p->node));
@@ -51,10 +49,9 @@ struct populate_place_search {
     bool found;
 };
 
-static int place_found(void *ctx, struct str key, const json *pool)
+static int place_found(void *ctx, struct str, const json *pool)
 {
     struct populate_place_search *s = ctx;
-    (void)key;
     if (s->found)
         return 0;
     auto_json node = kube_informer_get(s->p->o.nodes, STR_NULL, json_str_at(pool, "spec.nodeName"));
@@ -86,25 +83,24 @@ int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, st
 static bool read_request(struct populate *p, const struct claim_pair *c, json **ret_class, struct str *ret_pool,
                          struct str *ret_size)
 {
-    struct err ignored;
     uint64_t asked, least;
     *ret_class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
     *ret_pool = pool_of(*ret_class);
     *ret_size = json_str_at(c->target_json, "spec.resources.requests.storage");
     struct str min = json_str_at(*ret_class, "parameters.minVolumeSize");
-    if (str_to_bytes(*ret_size, &asked, &ignored) == 0 && str_to_bytes(min, &least, &ignored) == 0 && least > asked)
+    if (str_to_bytes(*ret_size, &asked, ERR_IGNORED) == 0 && str_to_bytes(min, &least, ERR_IGNORED) == 0 &&
+        least > asked)
         *ret_size = min;
     return ret_size->len > 0;
 }
 
 int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err)
 {
-    struct err ignored;
     struct str requested, pool;
     uint64_t bytes;
     char free_text[BYTES_TEXT_MAX];
     auto_json class = NULL;
-    if (!read_request(p, c, &class, &pool, &requested) || str_to_bytes(requested, &bytes, &ignored) < 0)
+    if (!read_request(p, c, &class, &pool, &requested) || str_to_bytes(requested, &bytes, ERR_IGNORED) < 0)
         return 0;
     auto_with(populate_pool_search_done) struct populate_pool_search s = {.p = p};
     (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool, pool_found, &s);
@@ -117,7 +113,6 @@ int claim_space_check(struct populate *p, const struct claim_pair *c, struct err
 
 void claim_space_describe(struct populate *p, const struct claim_pair *c, char *ret, size_t size)
 {
-    struct err ignored;
     struct str requested, pool;
     char name[API_POOL_NAME_MAX + 1], free_text[BYTES_TEXT_MAX];
     auto_json class = NULL;
@@ -126,10 +121,10 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
     auto_mem char *node = str_dup(c->prime.prime_node);
     auto_mem char *pool_text = str_dup(pool);
     auto_json object = NULL;
-    if (api_pool_name(node, pool_text, name, &ignored) == 0)
+    if (api_pool_name(node, pool_text, name, ERR_IGNORED) == 0)
         object = kube_informer_get(p->o.pools, STR_NULL, str_of(name));
     auto_api_pool found = NULL;
-    if (!object || api_pool_read(object, &found, &ignored) < 0)
+    if (!object || api_pool_read(object, &found, ERR_IGNORED) < 0)
         snprintf(ret, size, "it has no pool %s", pool_text);
     else
         snprintf(ret, size, "pool %s has %s free, %.*s requested", pool_text,

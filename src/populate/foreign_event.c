@@ -21,10 +21,9 @@ static struct str time_of(const json *event)
     return json_str_at(event, "lastTimestamp");
 }
 
-static int event_found(void *ctx, struct str key, const json *event)
+static int event_found(void *ctx, struct str, const json *event)
 {
     struct event_search *s = ctx;
-    (void)key;
     if (!str_eq(json_str_at(event, "involvedObject.uid"), s->uid) ||
         !str_starts(json_str_at(event, "source.component"), s->writer) ||
         (s->newest && str_cmp(time_of(event), time_of(s->newest)) <= 0))
@@ -109,10 +108,10 @@ static bool is_refusal(struct str message)
 void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,
                     const json *job)
 {
-    struct err err, ignored;
+    struct err err;
     uint64_t active = 0;
     struct str uid = json_str_at(job, "metadata.uid");
-    if (!m || !uid.len || (json_opt_u64(job, "status.active", &active, &ignored) == 0 && active > 0))
+    if (!m || !uid.len || (json_opt_u64(job, "status.active", &active, ERR_IGNORED) == 0 && active > 0))
         return;
     auto_json event = find_new(p->job_events, uid, uid, STR("job-controller"), &m->foreign_events[slot]);
     struct str cause = json_str_at(event, "message");
@@ -167,10 +166,9 @@ static void index_target(const json *event, struct sbuf *ret)
         sbuf_add(ret, uid);
 }
 
-static void prime_event_changed(void *ctx, struct str key, const json *event)
+static void prime_event_changed(void *ctx, struct str, const json *event)
 {
     struct str uid;
-    (void)key;
     if (read_target(event, &uid))
         populate_enqueue(ctx, 'c', uid);
 }
@@ -180,10 +178,9 @@ static void index_object(const json *event, struct sbuf *ret)
     sbuf_add(ret, json_str_at(event, "involvedObject.uid"));
 }
 
-static void job_event_changed(void *ctx, struct str key, const json *event)
+static void job_event_changed(void *ctx, struct str, const json *event)
 {
     struct populate *p = ctx;
-    (void)key;
     auto_json job = kube_informer_get(p->jobs, str_of(p->o.job.ns), json_str_at(event, "involvedObject.name"));
     struct str order = json_member_str(json_at(job, "metadata.annotations"), JOB_ANNOTATION_ORDER);
     if (order.len)
@@ -200,24 +197,21 @@ static void index_order(const json *pod, struct sbuf *ret)
     sbuf_add(ret, order_of(pod));
 }
 
-static void pod_changed(void *ctx, struct str key, const json *pod)
+static void pod_changed(void *ctx, struct str, const json *pod)
 {
-    (void)key;
     if (order_of(pod).len)
         populate_enqueue(ctx, 'v', order_of(pod));
 }
 
-static void trim_pod(void *ctx, json *pod)
+static void trim_pod(void *, json *pod)
 {
-    (void)ctx;
     auto_mem char *node = str_dup(json_str_at(pod, "spec.nodeName"));
     json_remove(pod, "spec");
     json_set_str(pod, "spec.nodeName", str_of(node));
 }
 
-static void watch_failed(void *ctx, const struct err *err, uint64_t wait_ns)
+static void watch_failed(void *, const struct err *err, uint64_t)
 {
-    (void)ctx, (void)wait_ns;
     log_err(LOG_WARN, "events of Cistern's namespace cannot be watched", err, NULL);
 }
 

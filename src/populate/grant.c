@@ -35,10 +35,9 @@ struct grant_search {
     bool found;
 };
 
-static int grant_seen(void *ctx, struct str key, const json *grant)
+static int grant_seen(void *ctx, struct str, const json *grant)
 {
     struct grant_search *s = ctx;
-    (void)key;
     s->found |= grants_from(grant, s->target) && grants_to(grant, s->target);
     return 0;
 }
@@ -65,10 +64,9 @@ static void index_namespace(const json *grant, struct sbuf *ret)
     sbuf_add(ret, json_str_at(grant, "metadata.namespace"));
 }
 
-static void grant_changed(void *ctx, struct str key, const json *grant)
+static void grant_changed(void *ctx, struct str, const json *grant)
 {
     struct populate *p = ctx;
-    (void)key;
     kube_informer_each(p->claims, INDEX_FOREIGN, json_str_at(grant, "metadata.namespace"), populate_enqueue_claim, p);
 }
 

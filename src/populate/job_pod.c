@@ -26,9 +26,8 @@ static bool says(struct populate_event *ret, const char *reason, const char *wha
 
 static bool waits_for_long(const json *pod, int64_t now_ns)
 {
-    struct err ignored;
     int64_t since_ns;
-    return time_parse(json_str_at(pod, "metadata.creationTimestamp"), &since_ns, &ignored) == 0 &&
+    return time_parse(json_str_at(pod, "metadata.creationTimestamp"), &since_ns, ERR_IGNORED) == 0 &&
            now_ns - since_ns > START_NS;
 }
 

@@ -60,9 +60,8 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
 }
 
 /* A lost race and the end of leadership are not failures: the retry reads the objects again. */
-static void reconcile_failed(void *ctx, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
+static void reconcile_failed(void *, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
 {
-    (void)ctx;
     bool is_race = err->code == ERR_CHANGED || err->code == ERR_CANCELLED;
     auto_mem char *text = str_dup(key);
     log_err(is_race ? LOG_DEBUG : LOG_WARN, "an object could not be reconciled", err, "key", text, "attempt",
@@ -89,16 +88,14 @@ static void index_claim_uid(const json *claim, struct sbuf *ret)
 static void index_claim_source(const json *claim, struct sbuf *ret)
 {
     struct claim c;
-    struct err ignored;
-    if (claim_read(claim, &c, &ignored) == 0 && c.source.len)
+    if (claim_read(claim, &c, ERR_IGNORED) == 0 && c.source.len)
         sbuf_addf(ret, "%.*s/%.*s", STR_FMT(c.source_namespace), STR_FMT(c.source));
 }
 
 static void index_claim_foreign(const json *claim, struct sbuf *ret)
 {
     struct claim c;
-    struct err ignored;
-    if (claim_read(claim, &c, &ignored) == 0 && c.source.len && !str_eq(c.source_namespace, c.namespace))
+    if (claim_read(claim, &c, ERR_IGNORED) == 0 && c.source.len && !str_eq(c.source_namespace, c.namespace))
         sbuf_add(ret, c.source_namespace);
 }
 
@@ -150,9 +147,8 @@ void populate_index_source(const json *volume, struct sbuf *ret)
         sbuf_addf(ret, "%.*s/%.*s", STR_FMT(json_str_at(volume, "spec.source.namespace")), STR_FMT(name));
 }
 
-static void claim_changed(void *ctx, struct str key, const json *claim)
+static void claim_changed(void *ctx, struct str, const json *claim)
 {
-    (void)key;
     populate_enqueue(ctx, 'c', claim_uid_of(claim));
 }
 
@@ -166,9 +162,8 @@ void populate_pv_changed(struct populate *p, const json *pv)
         populate_enqueue(p, 'v', json_str_at(pv, "metadata.name"));
 }
 
-static void job_changed(void *ctx, struct str key, const json *job)
+static void job_changed(void *ctx, struct str, const json *job)
 {
-    (void)key;
     struct str order = job_annotation(job, JOB_ANNOTATION_ORDER), uid = job_label(job, JOB_LABEL_CLAIM);
     if (order.len)
         populate_enqueue(ctx, 'v', order);
@@ -202,17 +197,15 @@ static void job_deleted(void *ctx, struct str key, const json *job)
     job_changed(ctx, key, job);
 }
 
-int populate_enqueue_claim(void *ctx, struct str key, const json *claim)
+int populate_enqueue_claim(void *ctx, struct str, const json *claim)
 {
-    (void)key;
     populate_enqueue(ctx, 'c', claim_uid_of(claim));
     return 0;
 }
 
-static void source_changed(void *ctx, struct str key, const json *source)
+static void source_changed(void *ctx, struct str key, const json *)
 {
     struct populate *p = ctx;
-    (void)source;
     populate_enqueue(p, 's', key);
     source_probe_enqueue(p, key);
     kube_informer_each(p->claims, INDEX_SOURCE, key, populate_enqueue_claim, p); /* that wait for it */
@@ -245,9 +238,8 @@ static int enqueue_volume(void *ctx, struct str key, const json *volume)
     return 0;
 }
 
-static int enqueue_source(void *ctx, struct str key, const json *source)
+static int enqueue_source(void *ctx, struct str key, const json *)
 {
-    (void)source;
     populate_enqueue(ctx, 's', key);
     source_probe_enqueue(ctx, key);
     return 0;
@@ -265,16 +257,14 @@ static void enqueue_all(struct populate *p)
     kube_informer_each(p->sources, -1, STR_NULL, enqueue_source, p);
 }
 
-static void watch_failed(void *ctx, const struct err *err, uint64_t wait_ns)
+static void watch_failed(void *, const struct err *err, uint64_t wait_ns)
 {
-    (void)ctx;
     log_err(LOG_WARN, "a watch of the API server failed", err, "retry_ms", log_u64(wait_ns / NS_PER_MS), NULL);
 }
 
 /* There may be very many claims: unused fields are not kept. */
-static void trim_claim(void *ctx, json *claim)
+static void trim_claim(void *, json *claim)
 {
-    (void)ctx;
     json_remove(claim, "status.conditions");
     json_remove(claim, "status.capacity");
     json_remove(claim, "status.accessModes");
@@ -283,9 +273,8 @@ static void trim_claim(void *ctx, json *claim)
         json_remove(claim, "metadata.managedFields");
 }
 
-static void trim_job(void *ctx, json *job)
+static void trim_job(void *, json *job)
 {
-    (void)ctx;
     json_remove(job, "spec");
 }
 

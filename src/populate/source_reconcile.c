@@ -10,9 +10,8 @@ struct volume_walk {
     size_t count;
 };
 
-static int volume_seen(void *ctx, struct str key, const json *object)
+static int volume_seen(void *ctx, struct str, const json *object)
 {
-    (void)key;
     struct volume_walk *g = ctx;
     auto_api_volume v = NULL;
     int r = api_volume_read(object, &v, g->err);

@@ -89,9 +89,8 @@ static void add_error(struct api_source_status *t, const struct api_volume *v)
 
 static void set_export_uri(struct api_source_status *t, const struct api_volume *v)
 {
-    struct err ignored;
     auto_json j = NULL;
-    if (v->source && json_parse(str_of(v->source), "source", &j, &ignored) == 0)
+    if (v->source && json_parse(str_of(v->source), "source", &j, ERR_IGNORED) == 0)
         set_view(&t->export.uri, json_str_at(j, "export.uri"));
 }
 

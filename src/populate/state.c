@@ -97,9 +97,8 @@ void populate_enqueue(struct populate *p, char kind, struct str name)
         log_event(LOG_WARN, "the work queue is full: this key waits for the next resync", "key", key, NULL);
 }
 
-int populate_enqueue_volume(void *p, struct str name, const json *volume)
+int populate_enqueue_volume(void *p, struct str name, const json *)
 {
-    (void)volume;
     populate_enqueue(p, 'v', name);
     return 0;
 }

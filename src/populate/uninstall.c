@@ -163,8 +163,7 @@ static int say_volumes(const struct uninstall_options *o, struct err *err)
     const json *items = json_at(volumes, "items");
     for (size_t i = 0; r == 0 && i < json_count(items); i++) {
         auto_api_volume v = NULL;
-        struct err ignored;
-        if (api_volume_read(json_item(items, i), &v, &ignored) < 0)
+        if (api_volume_read(json_item(items, i), &v, ERR_IGNORED) < 0)
             continue;
         say_volume(o, v);
         r = say_pods(o, v, err);

@@ -52,12 +52,11 @@ static void send_export(struct populate *p, struct key_state *m, const struct ap
 static void send_export_test(struct populate *p, struct key_state *m, const struct api_volume *volume,
                              const json *source_json, const struct kube_ref *claim)
 {
-    struct err ignored;
     struct source_probe probe;
     struct populate_event report;
     char key[KEY_BYTES_MAX];
     auto_api_source s = NULL;
-    if (!source_json || api_source_read(source_json, &s, &ignored) < 0 ||
+    if (!source_json || api_source_read(source_json, &s, ERR_IGNORED) < 0 ||
         s->meta.generation != volume->source_generation)
         return;
     snprintf(key, sizeof key, "%s/%s", s->meta.namespace, s->meta.name);
@@ -112,9 +111,8 @@ void volume_event_send_refusal(struct populate *p, struct key_state *m, const st
 
 static bool is_in_user_namespace(const json *pod)
 {
-    struct err ignored;
     bool host_users = true;
-    return json_opt_bool(pod, "spec.hostUsers", &host_users, &ignored) == 0 && !host_users;
+    return json_opt_bool(pod, "spec.hostUsers", &host_users, ERR_IGNORED) == 0 && !host_users;
 }
 
 /* False: the pods could not be listed. */

@@ -40,10 +40,9 @@ const char *volume_event_reason(const struct api_fault *f, bool failed)
 /* "gs://b/p/", or "3 prefixes" */
 static void describe_source(const struct api_volume *v, char *ret, size_t size)
 {
-    struct err ignored;
     auto_json j = NULL;
     snprintf(ret, size, "the source");
-    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+    if (!v->source || json_parse(str_of(v->source), "source", &j, ERR_IGNORED) < 0)
         return;
     struct str uri = json_str_at(j, "uri");
     if (uri.len)
@@ -96,12 +95,11 @@ static void report_finished(const struct api_volume *v, struct populate_event *r
 /* The identity that the bucket denied: the Job does not know it. */
 static void describe_principal(const struct api_volume *v, char *ret, size_t size)
 {
-    struct err ignored;
     struct str name;
     auto_json j = NULL;
     const char *ns = v->source_namespace ? v->source_namespace : v->claim_namespace ? v->claim_namespace : "?";
     snprintf(ret, size, "the identity of the source");
-    if (!v->source || json_parse(str_of(v->source), "source", &j, &ignored) < 0)
+    if (!v->source || json_parse(str_of(v->source), "source", &j, ERR_IGNORED) < 0)
         return;
     if ((name = json_str_at(j, "serviceAccountName")).len)
         snprintf(ret, size, "ns/%s/sa/%.*s", ns, STR_FMT(name));

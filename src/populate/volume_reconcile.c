@@ -42,9 +42,8 @@ static size_t slot_of(enum job_kind kind)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static int job_seen(void *ctx, struct str key, const json *object)
+static int job_seen(void *ctx, struct str, const json *object)
 {
-    (void)key;
     struct volume_view *v = ctx;
     struct volume_job job;
     int r = job_read(object, &job, v->err);
@@ -68,10 +67,9 @@ static int read_jobs(struct volume_view *v)
 /* A retained PersistentVolume may have been given to another claim. */
 static bool has_another_owner(struct volume_view *v)
 {
-    struct err ignored;
     struct claim_pv pv;
     auto_json object = kube_informer_get(v->p->o.pvs, STR_NULL, v->name);
-    return object && claim_pv_read(object, &pv, &ignored) == 0 && pv.claim_uid.len &&
+    return object && claim_pv_read(object, &pv, ERR_IGNORED) == 0 && pv.claim_uid.len &&
            !str_eq(pv.claim_uid, str_of(v->volume->claim_uid)) && !str_eq(pv.claim_namespace, str_of(v->p->o.job.ns));
 }
 
@@ -164,9 +162,8 @@ static bool wants_export(const struct volume_view *v)
 /* Without it, a tenant's server that answers slowly enough would hold a node without limit. */
 static bool outlasts_a_day(const struct volume_view *v)
 {
-    struct err ignored;
     auto_spec spec = NULL;
-    if (api_volume_spec(v->volume, &spec, &ignored) < 0)
+    if (api_volume_spec(v->volume, &spec, ERR_IGNORED) < 0)
         return true;
     return !spec->export.deadline_ns || spec->export.deadline_ns > DAY_NS;
 }
@@ -193,8 +190,7 @@ static int count_earlier(void *ctx, struct str name, const json *object)
     struct str since = json_member_str(json_at(object, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE);
     struct str ns = json_str_at(object, "spec.claimRef.namespace");
     int64_t since_ns;
-    struct err ignored;
-    if (since.len == 0 || !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, &ignored) < 0)
+    if (since.len == 0 || !str_eq(ns, str_of(e->own->claim_namespace)) || time_parse(since, &since_ns, ERR_IGNORED) < 0)
         return 0;
     e->count += since_ns < e->own->failing_ns ||
                 (since_ns == e->own->failing_ns && str_cmp(name, str_of(e->own->meta.name)) < 0);
@@ -460,15 +456,14 @@ static bool same_json(const json *a, const json *b)
  * writing the order and waking the node, the node has not processed the order: wake it again. */
 static int follow_source(struct volume_view *v)
 {
-    struct err ignored;
     const struct api_volume *volume = v->volume;
     auto_api_source source = NULL;
     auto_spec want = NULL;
     auto_spec have = NULL;
     if (!v->source_json || !volume->source || volume->release_requested ||
-        api_source_read(v->source_json, &source, &ignored) < 0 ||
-        source->meta.generation == volume->source_generation || api_source_spec(source, &want, &ignored) < 0 ||
-        api_volume_spec(volume, &have, &ignored) < 0)
+        api_source_read(v->source_json, &source, ERR_IGNORED) < 0 ||
+        source->meta.generation == volume->source_generation || api_source_spec(source, &want, ERR_IGNORED) < 0 ||
+        api_volume_spec(volume, &have, ERR_IGNORED) < 0)
         return 0;
     json *wanted = spec_retry_json(want);
     auto_json had = spec_retry_json(have);

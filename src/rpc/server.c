@@ -40,9 +40,8 @@ static void *handler_main(void *ctx)
     return NULL;
 }
 
-static void on_down(struct tag *t, bool ok)
+static void on_down(struct tag *t, bool)
 {
-    (void)ok;
     struct rpc_server *s = container_of(t, struct rpc_server, down);
     auto_lock(&s->lock);
     s->is_down = true;

@@ -89,11 +89,10 @@ static bool is_excluded(const struct spec_list *exclude, struct str path, uint64
 static bool can_match(struct str pattern, const struct spec_list *exclude, uint64_t *work, bool *ret_passes)
 {
     bool found = false;
-    struct err ignored;
     for (unsigned v = 0; v < GLOB_EXAMPLES && !(found && *ret_passes); v++) {
         auto_sbuf path;
         sbuf_init(&path, PATH_MAX);
-        if (!glob_example(pattern, v, &path) || path_check(sbuf_str(&path), &ignored) < 0)
+        if (!glob_example(pattern, v, &path) || path_check(sbuf_str(&path), ERR_IGNORED) < 0)
             continue;
         found |= glob_match(pattern, sbuf_str(&path));
         *ret_passes |= found && (*work > work_max || !is_excluded(exclude, sbuf_str(&path), work));

@@ -97,9 +97,8 @@ static int payer_parse(const struct spec_key *key, void *field, struct str text,
     return text_parse(key, field, str_eq(text, STR("false")) ? STR_NULL : text, err);
 }
 
-static void text_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void text_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     const char *text = *(char *const *)field;
     if (text)
         json_set_str(j, path, str_of(text));
@@ -140,17 +139,15 @@ static void number_clear(void *field)
     number_store(field, 0);
 }
 
-static void number_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void number_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     json_set_u64(j, path, number_load(field));
 }
 
 static int count_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     uint64_t n;
-    struct err ignored;
-    if (str_to_u64(text, &n, &ignored) < 0 || n < key->least || n > key->most)
+    if (str_to_u64(text, &n, ERR_IGNORED) < 0 || n < key->least || n > key->most)
         return refuse(key, text, err, "expected a whole number from %llu to %llu", (unsigned long long)key->least,
                       (unsigned long long)key->most);
     number_store(field, n);
@@ -160,9 +157,8 @@ static int count_parse(const struct spec_key *key, void *field, struct str text,
 static int bytes_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     uint64_t n;
-    struct err ignored;
     /* JSON has signed numbers: a larger one could not be read again. */
-    if (str_to_bytes(text, &n, &ignored) < 0 || n > INT64_MAX)
+    if (str_to_bytes(text, &n, ERR_IGNORED) < 0 || n > INT64_MAX)
         return refuse(key, text, err, "expected a quantity of bytes such as 512Mi or 1.5G");
     number_store(field, n);
     return 0;
@@ -171,16 +167,14 @@ static int bytes_parse(const struct spec_key *key, void *field, struct str text,
 static int duration_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     uint64_t n;
-    struct err ignored;
-    if (str_to_duration(text, &n, &ignored) < 0)
+    if (str_to_duration(text, &n, ERR_IGNORED) < 0)
         return refuse(key, text, err, "expected a duration such as 250ms, 30s or 1h30m");
     number_store(field, n - n % NS_PER_MS + (n % NS_PER_MS ? NS_PER_MS : 0));
     return 0;
 }
 
-static void duration_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void duration_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     char text[32];
     snprintf(text, sizeof text, "%llums", (unsigned long long)(number_load(field) / NS_PER_MS));
     json_set_str(j, path, str_of(text));
@@ -198,9 +192,8 @@ static int mode_parse(const struct spec_key *key, void *field, struct str text, 
     return 0;
 }
 
-static void mode_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void mode_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     char text[16];
     snprintf(text, sizeof text, "%04llo", (unsigned long long)number_load(field));
     json_set_str(j, path, str_of(text));
@@ -217,9 +210,8 @@ static int bool_parse(const struct spec_key *key, void *field, struct str text, 
     return 0;
 }
 
-static void bool_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void bool_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     json_set_bool(j, path, *(const bool *)field);
 }
 
@@ -348,9 +340,8 @@ static int patterns_parse(const struct spec_key *key, void *field, struct str te
     return r;
 }
 
-static void patterns_write(const struct spec_key *key, const void *field, json *j, const char *path)
+static void patterns_write(const struct spec_key *, const void *field, json *j, const char *path)
 {
-    (void)key;
     const struct spec_list *l = field;
     if (l->count == 0)
         return;

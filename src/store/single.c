@@ -17,11 +17,9 @@ static void headed(void *ctx, const struct store_reply *r)
 }
 
 /* The key itself sorts before all keys that begin with it. */
-static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count,
-                   struct str next_token)
+static void listed(void *ctx, const struct store_reply *r, const struct store_object *objects, size_t count, struct str)
 {
     struct store_single *s = ctx;
-    (void)next_token;
     s->job = NULL;
     s->requests = r->requests;
     struct str key = store_prefix(s->store);

@@ -32,9 +32,8 @@ static int make_key(struct store_writable *w, struct err *err)
 
 /* ---- a PUT that writes nothing ----------------------------------------------------------------------------------- */
 
-static ssize_t one_byte(void *ctx, char *buf, size_t room, uint64_t offset)
+static ssize_t one_byte(void *, char *buf, size_t room, uint64_t offset)
 {
-    (void)ctx;
     if (room == 0 || offset > 0)
         return 0;
     *buf = '\n';

@@ -15,14 +15,13 @@ static bool read_numbers(int mounts, struct str group, const char *file, uint64_
     auto_mem char *text = NULL;
     auto_sbuf path;
     size_t len;
-    struct err ignored;
     sbuf_init(&path, PATH_MAX);
     sbuf_addf(&path, "%.*s/%s", STR_FMT(group), file);
-    if (path.overflow || file_read(mounts, path.ptr, LIMIT_BYTES_MAX, &text, &len, &ignored) < 0)
+    if (path.overflow || file_read(mounts, path.ptr, LIMIT_BYTES_MAX, &text, &len, ERR_IGNORED) < 0)
         return false;
     struct str rest = str_trim((struct str){text, len}), number;
     for (size_t i = 0; i < count; i++)
-        if (!str_split(&rest, ' ', &number) || str_to_u64(number, &ret[i], &ignored) < 0 || ret[i] > LIMIT_MAX)
+        if (!str_split(&rest, ' ', &number) || str_to_u64(number, &ret[i], ERR_IGNORED) < 0 || ret[i] > LIMIT_MAX)
             return false;
     return true;
 }
@@ -108,9 +107,8 @@ static uint64_t limit_of_self(const struct cgroup_controller *c)
 {
     auto_mem char *text = NULL;
     size_t len;
-    struct err ignored;
     auto_fd mounts = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (mounts < 0 || file_read(AT_FDCWD, "/proc/self/cgroup", GROUPS_BYTES_MAX, &text, &len, &ignored) < 0)
+    if (mounts < 0 || file_read(AT_FDCWD, "/proc/self/cgroup", GROUPS_BYTES_MAX, &text, &len, ERR_IGNORED) < 0)
         return CGROUP_NO_LIMIT;
     return limit_of(c, (struct str){text, len}, mounts);
 }

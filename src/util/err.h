@@ -41,6 +41,9 @@ struct err {
     char advice[ERR_ADVICE_MAX]; /* what to do; may be empty */
 };
 
+/* For a call of which only success or failure counts. */
+#define ERR_IGNORED (&(struct err){0})
+
 /* Sets the error; returns -code, for `return err_set(err, ERR_INVALID, ...)`. */
 int err_set(struct err *err, enum err_code code, const char *fmt, ...) printf_like(3, 4);
 

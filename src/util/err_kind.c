@@ -53,10 +53,9 @@ enum err_kind err_kind_of(enum err_id id)
 
 enum err_kind err_kind_of_text(const char *id)
 {
-    struct err ignored;
     uint64_t number;
     struct str text = id ? str_of(id) : STR_NULL;
-    if (!str_starts(text, STR("CIS")) || str_to_u64(str_from(text, 3), &number, &ignored) < 0 || number > 9999)
+    if (!str_starts(text, STR("CIS")) || str_to_u64(str_from(text, 3), &number, ERR_IGNORED) < 0 || number > 9999)
         return ERR_KIND_OTHER;
     return err_kind_of((enum err_id)number);
 }

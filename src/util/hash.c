@@ -62,9 +62,8 @@ static int wrong_size(enum hash_kind kind, struct str text, struct err *err)
 int digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret, struct err *err)
 {
     auto_sbuf bytes;
-    struct err ignored;
     sbuf_init(&bytes, HASH_BYTES_MAX);
-    if (base64_parse(text, &bytes, &ignored) < 0 || bytes.overflow || bytes.len != hash_size(kind))
+    if (base64_parse(text, &bytes, ERR_IGNORED) < 0 || bytes.overflow || bytes.len != hash_size(kind))
         return wrong_size(kind, text, err);
     *ret = (struct digest){.kind = (uint8_t)kind};
     if (bytes.len)
@@ -78,11 +77,10 @@ int digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret, s
     if (text.len != 2 * hash_size(kind))
         return wrong_size(kind, text, err);
     for (size_t i = 0; i < hash_size(kind); i++) {
-        uint64_t byte;
-        struct err ignored;
-        if (str_hex_to_u64(str_sub(text, 2 * i, 2), &byte, &ignored) < 0)
+        int high = hex_digit(text.ptr[2 * i]), low = hex_digit(text.ptr[2 * i + 1]);
+        if (high < 0 || low < 0)
             return wrong_size(kind, text, err);
-        d.bytes[i] = (uint8_t)byte;
+        d.bytes[i] = (uint8_t)(high << 4 | low);
     }
     *ret = d;
     return 0;
@@ -316,9 +314,8 @@ DEFINE_AUTO(decoder, OSSL_DECODER_CTX, OSSL_DECODER_CTX_free)
 
 enum { RSA_BITS_MAX = 8192 };
 
-static int no_passphrase(char *buf, int size, int rwflag, void *ctx)
+static int no_passphrase(char *, int, int, void *)
 {
-    (void)buf, (void)size, (void)rwflag, (void)ctx;
     return -1;
 }
 

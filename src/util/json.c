@@ -42,9 +42,8 @@ void json_free(json *own_j)
 static const json *child(const json *j, struct str name)
 {
     uint64_t index;
-    struct err ignored;
     if (json_is_array(j))
-        return str_to_u64(name, &index, &ignored) == 0 ? json_array_get(j, index) : NULL;
+        return str_to_u64(name, &index, ERR_IGNORED) == 0 ? json_array_get(j, index) : NULL;
     char key[NAME_MAX_BYTES];
     if (name.len >= sizeof key)
         return NULL;

@@ -27,9 +27,8 @@ int str_to_i64(struct str s, int64_t *ret, struct err *err)
 {
     bool negative = s.len > 0 && s.ptr[0] == '-';
     uint64_t n;
-    struct err ignored;
     uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
-    if (str_to_u64(negative ? str_from(s, 1) : s, &n, &ignored) < 0 || n > limit)
+    if (str_to_u64(negative ? str_from(s, 1) : s, &n, ERR_IGNORED) < 0 || n > limit)
         return not_a_number(s, "a whole number of 64 bits", err);
     *ret = negative ? (int64_t)(0 - n) : (int64_t)n;
     return 0;

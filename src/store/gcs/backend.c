@@ -13,7 +13,6 @@ static char *choose_endpoint(const struct store_options *o)
 {
     const char *emulator = env_get("STORAGE_EMULATOR_HOST");
     auto_sbuf b = SBUF(1024);
-    struct err ignored;
     char *text;
     if (o->endpoint && o->endpoint[0])
         sbuf_adds(&b, o->endpoint);
@@ -23,14 +22,13 @@ static char *choose_endpoint(const struct store_options *o)
         sbuf_adds(&b, "https://storage.googleapis.com");
     while (b.len && b.ptr[b.len - 1] == '/')
         sbuf_cut(&b, b.len - 1);
-    return sbuf_take(&b, &text, &ignored) < 0 ? str_dup(STR("")) : text;
+    return sbuf_take(&b, &text, ERR_IGNORED) < 0 ? str_dup(STR("")) : text;
 }
 
-static int gcs_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
+static int gcs_open(struct store *s, const struct store_options *o, const struct uri *, struct err *err)
 {
     struct gcs *g = s->self = xcalloc(1, sizeof *g);
     struct endpoint e;
-    (void)u;
     g->base = choose_endpoint(o);
     s->endpoint = str_dup(str_of(g->base));
     int r = endpoint_parse(str_of(g->base), &e, err);

@@ -25,11 +25,10 @@ static void build_get(struct store_call *c)
 static bool hash_header(const struct store_call *c, struct digest *ret)
 {
     struct str rest = call_answer_header(c, "x-goog-hash"), field;
-    struct err ignored;
     while (str_split(&rest, ',', &field)) {
         field = str_trim(field);
         if (str_starts(field, STR("crc32c=")))
-            return digest_parse_base64(HASH_CRC32C, str_from(field, 7), ret, &ignored) == 0;
+            return digest_parse_base64(HASH_CRC32C, str_from(field, 7), ret, ERR_IGNORED) == 0;
     }
     return false;
 }
@@ -37,12 +36,11 @@ static bool hash_header(const struct store_call *c, struct digest *ret)
 static void describe_get(struct store_call *c)
 {
     struct store_object *o = &c->job.reply.object;
-    struct err ignored;
     struct str generation = call_answer_header(c, "x-goog-generation");
     *o = c->job.args.object;
     o->key = c->job.args.write.key;
     o->etag = call_keep(c, call_answer_header(c, "etag"));
-    if (generation.len && str_to_u64(generation, &o->generation, &ignored) < 0)
+    if (generation.len && str_to_u64(generation, &o->generation, ERR_IGNORED) < 0)
         o->generation = 0;
     hash_header(c, &o->digest); /* else the listing's checksum: the generation is the same */
 }
@@ -169,9 +167,8 @@ static bool has_size(const json *item)
 {
     struct str text;
     uint64_t number;
-    struct err ignored;
     const json *size = json_at(item, "size");
-    return size && (json_as_str(size, &text) || json_get_u64(item, "size", &number, &ignored) == 0);
+    return size && (json_as_str(size, &text) || json_get_u64(item, "size", &number, ERR_IGNORED) == 0);
 }
 
 static int add_items(struct object_page *page, const json *items, struct str after, struct err *err)

@@ -98,9 +98,8 @@ static bool wants_payer(int status, struct str message)
 void gcs_refused(struct store_call *c, int status)
 {
     struct str code_word = STR_NULL, message = str_trim(str_sub(sbuf_str(&c->got), 0, 200));
-    struct err ignored;
     auto_json j = NULL;
-    if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, &ignored) < 0)
+    if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, ERR_IGNORED) < 0)
         j = NULL;
     read_error(j, &code_word, &message);
     bool is_no_bucket = says_no_bucket(c, status, message);

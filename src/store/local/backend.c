@@ -24,10 +24,8 @@ static void split_root(const struct uri *u, char **ret_root, struct str *ret_pre
     *ret_root = str_dup(path);
 }
 
-static int local_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
+static int local_open(struct store *s, const struct store_options *, const struct uri *u, struct err *)
 {
-    (void)o;
-    (void)err;
     struct local *l = s->self = xcalloc(1, sizeof *l);
     struct str prefix;
     pthread_mutex_init(&l->lock, NULL);

@@ -206,8 +206,7 @@ static struct local_walk *take_idle(struct local *l, struct str token)
 {
     struct local_walk *w = NULL;
     uint64_t id;
-    struct err ignored;
-    if (str_hex_to_u64(str_sub(token, 0, 16), &id, &ignored) < 0)
+    if (str_hex_to_u64(str_sub(token, 0, 16), &id, ERR_IGNORED) < 0)
         return NULL;
     auto_lock(&l->lock);
     for (size_t i = 0; i < countof(l->idle) && !w; i++)

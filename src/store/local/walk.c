@@ -221,9 +221,8 @@ static int enter_prefix(struct local_walk *w, struct err *err)
 {
     struct str prefix = sbuf_str(&w->prefix);
     size_t len = path_directory_len(prefix);
-    struct err ignored;
     struct str parent = path_parent(prefix);
-    if (len > 0 && path_check(parent, &ignored) < 0)
+    if (len > 0 && path_check(parent, ERR_IGNORED) < 0)
         return 0; /* no file can have such a path: nothing is listed */
     auto_mem char *name = str_dup(len ? parent : STR("."));
     auto_fd fd = path_open_links(w->root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);

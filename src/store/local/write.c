@@ -310,9 +310,8 @@ static int visit_part(struct local_job *j, struct err *err)
 static int visit_abandon(struct local_job *j, struct err *err)
 {
     int root;
-    struct err ignored;
     (void)err; /* the first error stays */
-    if (local_root(j->job.store->self, false, &root, &ignored) == 0)
+    if (local_root(j->job.store->self, false, &root, ERR_IGNORED) == 0)
         remove_temporary(j, root);
     return j->abandoned;
 }

@@ -16,14 +16,13 @@ static bool wants_path_style(const struct store *s, const struct store_options *
 static char *server_url(const struct s3 *s3)
 {
     char aws[TRUST_URL_MAX];
-    struct err ignored;
     struct endpoint e;
-    if (s3_endpoint(s3, aws, &e, &ignored) < 0)
+    if (s3_endpoint(s3, aws, &e, ERR_IGNORED) < 0)
         return NULL;
     auto_sbuf b = SBUF(4096);
     char *url = NULL;
     sbuf_addf(&b, "http%s://%.*s%.*s", e.tls ? "s" : "", STR_FMT(e.authority), STR_FMT(e.path));
-    return sbuf_take(&b, &url, &ignored) < 0 ? NULL : url;
+    return sbuf_take(&b, &url, ERR_IGNORED) < 0 ? NULL : url;
 }
 
 static const char *first_of(const char *a, const char *b, const char *c, const char *otherwise)
@@ -46,11 +45,10 @@ static int choose_region(struct s3 *s3, const struct store_options *o, struct er
     return 0;
 }
 
-static int s3_open(struct store *s, const struct store_options *o, const struct uri *u, struct err *err)
+static int s3_open(struct store *s, const struct store_options *o, const struct uri *, struct err *err)
 {
     struct s3 *s3 = s->self = xcalloc(1, sizeof *s3);
     struct endpoint e = {.tls = true, .host = STR("s3.amazonaws.com")};
-    (void)u;
     pthread_mutex_init(&s3->lock, NULL);
     pthread_mutex_init(&s3->cache.lock, NULL);
     const char *endpoint = first_of(o->endpoint, env_get("AWS_ENDPOINT_URL_S3"), env_get("AWS_ENDPOINT_URL"), NULL);

@@ -28,12 +28,11 @@ static const enum hash_kind kinds[] = {HASH_CRC64NVME, HASH_CRC32C, HASH_CRC32, 
  * with them. */
 static bool full_checksum(const struct store_call *c, struct digest *ret)
 {
-    struct err ignored;
     if (str_eq_nocase(call_answer_header(c, "x-amz-checksum-type"), STR("COMPOSITE")))
         return false;
     for (size_t i = 0; i < countof(kinds); i++) {
         struct str text = call_answer_header(c, s3_checksum_header(kinds[i]));
-        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret, &ignored) == 0)
+        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret, ERR_IGNORED) == 0)
             return true;
     }
     return false;
@@ -42,21 +41,20 @@ static bool full_checksum(const struct store_call *c, struct digest *ret)
 /* An ETag is the MD5 of the bytes unless it came from a multipart upload ('-'), or they are encrypted by KMS. */
 static bool etag_md5(const struct store_call *c, struct str etag, struct digest *ret)
 {
-    struct err ignored;
     struct str sse = call_answer_header(c, "x-amz-server-side-encryption");
     bool plain = sse.len == 0 || str_eq(sse, STR("AES256"));
     bool customer = call_answer_header(c, "x-amz-server-side-encryption-customer-algorithm").len > 0;
-    return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret, &ignored) == 0;
+    return plain && !customer && !etag_is_weak(etag) &&
+           digest_parse_hex(HASH_MD5, etag_bare(etag), ret, ERR_IGNORED) == 0;
 }
 
 /* Splits "<digest>-<count>"; the count is missing if the type is COMPOSITE. */
 static bool split_count(struct str text, struct str *ret_digest, unsigned *ret_count)
 {
-    struct err ignored;
     uint64_t count = 0;
     ssize_t dash = str_find(text, '-');
     *ret_digest = dash < 0 ? text : str_sub(text, 0, (size_t)dash);
-    bool good = dash < 0 || (str_to_u64(str_from(text, (size_t)dash + 1), &count, &ignored) == 0 && count <= 10000);
+    bool good = dash < 0 || (str_to_u64(str_from(text, (size_t)dash + 1), &count, ERR_IGNORED) == 0 && count <= 10000);
     *ret_count = (unsigned)count;
     return good;
 }
@@ -66,14 +64,13 @@ void s3_describe_parts(struct store_call *c, enum hash_kind kind, struct str che
 {
     struct store_reply *r = &c->job.reply;
     struct str digest;
-    struct err ignored;
     is_composite |= str_find(checksum, '-') >= 0;
     if (checksum.len && is_composite && split_count(checksum, &digest, &r->composite_parts) &&
-        digest_parse_base64(kind, digest, &r->composite, &ignored) == 0)
+        digest_parse_base64(kind, digest, &r->composite, ERR_IGNORED) == 0)
         return;
     etag = etag_unquoted(etag);
     if (str_find(etag, '-') >= 0 && split_count(etag, &digest, &r->composite_parts) &&
-        digest_parse_hex(HASH_MD5, digest, &r->composite, &ignored) == 0)
+        digest_parse_hex(HASH_MD5, digest, &r->composite, ERR_IGNORED) == 0)
         return;
     r->composite = (struct digest){0};
 }
@@ -91,12 +88,11 @@ static void describe_parts(struct store_call *c, struct str etag)
 void s3_describe(struct store_call *c, bool whole)
 {
     struct store_object *o = &c->job.reply.object;
-    struct err ignored;
     struct str length = call_answer_header(c, "content-length");
     *o = (struct store_object){.key = c->job.args.write.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
-    if (whole && length.len && str_to_u64(length, &o->size_bytes, &ignored) < 0)
+    if (whole && length.len && str_to_u64(length, &o->size_bytes, ERR_IGNORED) < 0)
         o->size_bytes = 0;
-    if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, &ignored) < 0)
+    if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, ERR_IGNORED) < 0)
         o->mtime_ns = 0;
     if (whole && !full_checksum(c, &o->digest) && !etag_md5(c, o->etag, &o->digest))
         o->digest.kind = HASH_NONE;
@@ -137,13 +133,12 @@ static int check_range(const struct store_call *c, uint64_t *ret_size, struct er
     const struct job_args *a = &c->job.args;
     struct str text = call_answer_header(c, "content-range"), rest = str_from(text, 6), span, first;
     uint64_t from, to;
-    struct err ignored;
     if (!str_eq_nocase(str_sub(text, 0, 6), STR("bytes ")))
         return err_set(err, ERR_CORRUPT, "a range was requested, and the reply does not name its range");
     *ret_size = a->object.size_bytes;
     bool ok = str_split(&rest, '/', &span) && str_split(&span, '-', &first) &&
-              str_to_u64(first, &from, &ignored) == 0 && str_to_u64(span, &to, &ignored) == 0 &&
-              (str_eq(rest, STR("*")) || str_to_u64(rest, ret_size, &ignored) == 0);
+              str_to_u64(first, &from, ERR_IGNORED) == 0 && str_to_u64(span, &to, ERR_IGNORED) == 0 &&
+              (str_eq(rest, STR("*")) || str_to_u64(rest, ret_size, ERR_IGNORED) == 0);
     if (!ok || from != a->offset || to != a->offset + a->len - 1)
         return err_set(err, ERR_CORRUPT, "bytes %" PRIu64 " to %" PRIu64 " were requested, but the reply has '%.*s'",
                        a->offset, a->offset + a->len - 1, STR_FMT(text));

@@ -56,10 +56,9 @@ bool redirect_read(struct str location, const struct endpoint *from, struct str 
                    struct redirect *ret)
 {
     struct endpoint to;
-    struct err ignored;
     struct redirect r;
     size_t query = (size_t)str_find(location, '?');
-    if (endpoint_parse(str_sub(location, 0, query), &to, &ignored) < 0)
+    if (endpoint_parse(str_sub(location, 0, query), &to, ERR_IGNORED) < 0)
         return false;
     struct str domain = domain_of(from->host, region), host = skip_label(to.host, bucket);
     if (domain.len == 0 || from->path.len || to.tls != from->tls || !str_eq(port_of(&to), port_of(from)) ||

@@ -194,8 +194,7 @@ int s3_late_status(struct store_call *c, int status)
                  {"InvalidRequest", 400}, {"BadDigest", 400},          {"AccessDenied", 403},
                  {"SlowDown", 503},       {"ServiceUnavailable", 503}};
     const struct s3_reply *a;
-    struct err ignored;
-    if (!c->success || parse(c, &a, &ignored) < 0 || !is_error(a))
+    if (!c->success || parse(c, &a, ERR_IGNORED) < 0 || !is_error(a))
         return status;
     c->success = false;
     for (size_t i = 0; i < countof(words); i++)
@@ -223,9 +222,8 @@ static void told_place(const struct store_call *c, int status, const struct s3_r
     struct str region = told_region(c, status, a), location = call_answer_header(c, "location");
     char aws[TRUST_URL_MAX];
     struct endpoint from;
-    struct err ignored;
     pthread_mutex_lock(&s3->lock);
-    bool leads = call_is_redirect(status) && s3_endpoint(s3, aws, &from, &ignored) == 0 &&
+    bool leads = call_is_redirect(status) && s3_endpoint(s3, aws, &from, ERR_IGNORED) == 0 &&
                  redirect_read(location, &from, str_of(s3->region), str_of(c->job.store->bucket), ret);
     pthread_mutex_unlock(&s3->lock);
     if (!leads)
@@ -240,7 +238,6 @@ static void told_place(const struct store_call *c, int status, const struct s3_r
 static bool move_to(struct store_call *c, const struct redirect *to)
 {
     struct s3 *s3 = c->job.store->self;
-    struct err ignored;
     bool is_other = to->region[0] && strcmp(to->region, s3_of(c)->region) != 0;
     if (s3_of(c)->moved || !(is_other || (to->endpoint[0] && s3->is_named)))
         return false;
@@ -252,7 +249,7 @@ static bool move_to(struct store_call *c, const struct redirect *to)
         free(s3->endpoint);
         s3->endpoint = str_dup(str_of(to->endpoint));
     }
-    char *base = s3_base_url(c->job.store, s3, &ignored);
+    char *base = s3_base_url(c->job.store, s3, ERR_IGNORED);
     if (base) {
         free(s3->base);
         s3->base = base;
@@ -374,8 +371,7 @@ void s3_refused(struct store_call *c, int status)
 {
     static const struct s3_reply nothing;
     const struct s3_reply *a = &nothing;
-    struct err ignored;
-    if (c->got.len && parse(c, &a, &ignored) < 0)
+    if (c->got.len && parse(c, &a, ERR_IGNORED) < 0)
         a = &nothing;
     if (str_eq(a->code, STR("InvalidObjectState"))) {
         call_end(c, archived(c, status));

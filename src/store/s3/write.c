@@ -291,12 +291,11 @@ static void describe_complete(struct store_call *c, const struct s3_reply *a)
 {
     const struct job_args *args = &c->job.args;
     struct store_object *o = &c->job.reply.object;
-    struct err ignored;
     *o = (struct store_object){.key = args->write.key, .etag = call_keep(c, a->etag)};
     for (size_t i = 0; i < args->parts.count; i++)
         o->size_bytes += args->parts.list[i].size_bytes;
     if (a->checksum.len && !a->checksum_is_composite && str_find(a->checksum, '-') < 0 &&
-        digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, &ignored) < 0)
+        digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, ERR_IGNORED) < 0)
         o->digest.kind = HASH_NONE;
     s3_describe_parts(c, a->checksum_kind, a->checksum, a->checksum_is_composite, a->etag);
 }
