@@ -235,10 +235,8 @@ static int read_identity(int pool, json **ret_json, struct doctor_identity *ret,
     int r = file_read(pool, "cistern.json", 65536, &text, &len, err);
     if (r == 0)
         r = json_parse((struct str){text, len}, "cistern.json", ret_json, err);
-    if (r == 0 &&
-        (json_get_str(*ret_json, "uuid", &ret->uuid, err) < 0 || json_get_str(*ret_json, "node", &ret->node, err) < 0 ||
-         json_get_str(*ret_json, "pool", &ret->pool, err) < 0))
-        r = -(int)err->code;
+    if (r == 0)
+        r = json_strings(*ret_json, err, {"uuid", &ret->uuid}, {"node", &ret->node}, {"pool", &ret->pool});
     return r < 0 && r != -ERR_NOT_FOUND ? err_wrap(err, "cannot read the pool's identity") : r;
 }
 

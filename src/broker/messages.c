@@ -39,13 +39,7 @@ int credential_request_parse(struct str body, struct credential_request *ret, st
     if (r == 0)
         r = check_members(j, err);
     if (r == 0)
-        r = json_get_str(j, "volume", &volume, err);
-    if (r == 0)
-        r = json_get_str(j, "for", &purpose, err);
-    if (r == 0)
-        r = json_opt_str(j, "scheme", &scheme, err);
-    if (r == 0)
-        r = json_opt_str(j, "refused", &refused, err);
+        r = json_strings(j, err, {"volume", &volume}, {"for", &purpose}, {"?scheme", &scheme}, {"?refused", &refused});
     if (r < 0) {
         err->code = ERR_INVALID; /* for a missing field, too */
         return -ERR_INVALID;

@@ -11,13 +11,8 @@
 static int read_source_ref(const json *claim, struct claim_words *w, struct err *err)
 {
     struct str group = STR_NULL, kind = STR_NULL, name = STR_NULL, namespace = STR_NULL;
-    int r = json_opt_str(claim, "spec.dataSourceRef.apiGroup", &group, err);
-    if (r == 0)
-        r = json_opt_str(claim, "spec.dataSourceRef.kind", &kind, err);
-    if (r == 0)
-        r = json_opt_str(claim, "spec.dataSourceRef.name", &name, err);
-    if (r == 0)
-        r = json_opt_str(claim, "spec.dataSourceRef.namespace", &namespace, err);
+    int r = json_strings(claim, err, {"?spec.dataSourceRef.apiGroup", &group}, {"?spec.dataSourceRef.kind", &kind},
+                         {"?spec.dataSourceRef.name", &name}, {"?spec.dataSourceRef.namespace", &namespace});
     if (r < 0 || !str_eq(group, STR(NAME_API_GROUP)) || !str_eq(kind, STR(API_SOURCE_KIND)))
         return r;
     w->source = name;
@@ -29,11 +24,8 @@ static int read_source_ref(const json *claim, struct claim_words *w, struct err 
 int claim_words_read(const json *claim, struct claim_words *ret, struct err *err)
 {
     struct claim_words w = {0};
-    int r = json_get_str(claim, "metadata.namespace", &w.namespace, err);
-    if (r == 0)
-        r = json_get_str(claim, "metadata.name", &w.name, err);
-    if (r == 0)
-        r = json_get_str(claim, "metadata.uid", &w.uid, err);
+    int r = json_strings(claim, err, {"metadata.namespace", &w.namespace}, {"metadata.name", &w.name},
+                         {"metadata.uid", &w.uid});
     if (r == 0)
         r = read_source_ref(claim, &w, err);
     if (r < 0)

@@ -43,11 +43,8 @@ static int await_release(struct control *c, struct rpc_call *call, const char *n
 static int may_discard(struct control *c, const struct api_volume *v, const json *pv, bool *ret, struct err *err)
 {
     struct str handle = STR_NULL, namespace = STR_NULL, name = STR_NULL;
-    int r = json_opt_str(pv, "spec.csi.volumeHandle", &handle, err);
-    if (r == 0)
-        r = json_opt_str(pv, "spec.claimRef.namespace", &namespace, err);
-    if (r == 0)
-        r = json_opt_str(pv, "spec.claimRef.name", &name, err);
+    int r = json_strings(pv, err, {"?spec.csi.volumeHandle", &handle}, {"?spec.claimRef.namespace", &namespace},
+                         {"?spec.claimRef.name", &name});
     if (r < 0)
         return r;
     struct str word = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_DISCARD_UNEXPORTED);

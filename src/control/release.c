@@ -97,8 +97,7 @@ int release_describe(const struct api_volume *v, struct err *err)
 bool release_is_kept_by(const json *pv)
 {
     struct str policy = STR_NULL, phase = STR_NULL;
-    if (json_opt_str(pv, "spec.persistentVolumeReclaimPolicy", &policy, ERR_IGNORED) < 0 ||
-        json_opt_str(pv, "status.phase", &phase, ERR_IGNORED) < 0)
+    if (json_strings(pv, ERR_IGNORED, {"?spec.persistentVolumeReclaimPolicy", &policy}, {"?status.phase", &phase}) < 0)
         return true;
     return !str_eq(policy, STR("Delete")) || str_eq(phase, STR("Bound")) || str_eq(phase, STR("Available"));
 }

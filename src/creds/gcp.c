@@ -120,11 +120,7 @@ static void add_field(struct sbuf *form, const char *name, struct str value)
 static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct err *err)
 {
     struct str email, pem, id = STR_NULL;
-    int r = json_get_str(s->key, "client_email", &email, err);
-    if (r == 0)
-        r = json_get_str(s->key, "private_key", &pem, err);
-    if (r == 0)
-        r = json_opt_str(s->key, "private_key_id", &id, err);
+    int r = json_strings(s->key, err, {"client_email", &email}, {"private_key", &pem}, {"?private_key_id", &id});
     if (r < 0)
         return r;
     int64_t now = clock_wall_ns() / (int64_t)NS_PER_SECOND;
@@ -212,9 +208,7 @@ static void fetch_federation(struct creds *c, struct worker *w)
     size_t len = 0;
     s->creds = c;
     s->worker = w;
-    int r = json_get_str(s->key, "audience", &audience, &err);
-    if (r == 0)
-        r = json_get_str(s->key, "subject_token_type", &type, &err);
+    int r = json_strings(s->key, &err, {"audience", &audience}, {"subject_token_type", &type});
     if (r == 0 && !s->subject)
         r = file_read(AT_FDCWD, s->file, FILE_MAX, &token, &len, &err);
     if (r < 0) {

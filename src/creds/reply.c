@@ -82,11 +82,9 @@ int reply_token(int status, struct str body, struct creds_identity **ret, struct
         return token_refused(status, body, err);
     int r = json_parse(body, "the token", &j, err);
     if (r == 0)
-        r = json_get_str(j, "access_token", &token, err);
+        r = json_strings(j, err, {"access_token", &token}, {"?token_type", &type});
     if (r == 0)
         r = json_opt_u64(j, "expires_in", &seconds, err);
-    if (r == 0)
-        r = json_opt_str(j, "token_type", &type, err);
     if (r == 0 && (!reply_is_token(token) || !str_eq_nocase(type, STR("Bearer"))))
         r = err_set(err, ERR_CORRUPT, "its reply has no bearer token");
     if (r < 0)
@@ -116,9 +114,7 @@ int reply_impersonated(int status, struct str body, struct creds_identity **ret,
         return impersonation_refused(status, body, err);
     int r = json_parse(body, "the token", &j, err);
     if (r == 0)
-        r = json_get_str(j, "accessToken", &token, err);
-    if (r == 0)
-        r = json_get_str(j, "expireTime", &until, err);
+        r = json_strings(j, err, {"accessToken", &token}, {"expireTime", &until});
     if (r == 0)
         r = time_parse(until, &expires_ns, err);
     if (r == 0 && !reply_is_token(token))
@@ -158,13 +154,8 @@ int reply_keys(int status, struct str body, struct creds_identity **ret, struct 
         return reply_status(status, err);
     int r = json_parse(body, "the credentials", &j, err);
     if (r == 0)
-        r = json_opt_str(j, "AccessKeyId", &id, err);
-    if (r == 0)
-        r = json_opt_str(j, "SecretAccessKey", &secret, err);
-    if (r == 0)
-        r = json_opt_str(j, "Token", &token, err);
-    if (r == 0)
-        r = json_opt_str(j, "Expiration", &expiration, err);
+        r = json_strings(j, err, {"?AccessKeyId", &id}, {"?SecretAccessKey", &secret}, {"?Token", &token},
+                         {"?Expiration", &expiration});
     return r < 0 ? garbled(err) : keys(id, secret, token, expiration, ret, err);
 }
 
@@ -246,11 +237,7 @@ static int broker_refused(int status, const json *j, struct err *err)
 int reply_read_access_key(const json *j, struct creds_identity **ret, struct err *err)
 {
     struct str id, secret, session = STR_NULL;
-    int r = json_get_str(j, "accessKeyID", &id, err);
-    if (r == 0)
-        r = json_get_str(j, "secretAccessKey", &secret, err);
-    if (r == 0)
-        r = json_opt_str(j, "sessionToken", &session, err);
+    int r = json_strings(j, err, {"accessKeyID", &id}, {"secretAccessKey", &secret}, {"?sessionToken", &session});
     return r < 0 ? garbled(err) : keys(id, secret, session, STR_NULL, ret, err);
 }
 
@@ -282,9 +269,7 @@ int reply_broker(int status, struct str body, enum creds_kind kind, struct creds
     if (status != 200)
         return broker_refused(status, j, err);
     if (r == 0)
-        r = json_get_str(j, "scheme", &given, err);
-    if (r == 0)
-        r = json_get_str(j, "expiresAt", &until, err);
+        r = json_strings(j, err, {"scheme", &given}, {"expiresAt", &until});
     if (r == 0)
         r = time_parse(until, &expires_ns, err);
     if (r < 0)

@@ -165,9 +165,10 @@ static int parse_earlier(const json *j, struct pool_identity *ret, struct err *e
 
 static int parse(const json *j, uint64_t version, struct words *w, struct pool_identity *ret, struct err *err)
 {
-    if (json_get_str(j, "uuid", &w->uuid, err) < 0 || json_get_str(j, "pool", &w->pool, err) < 0 ||
-        json_get_str(j, "node", &w->node, err) < 0 || json_get_str(j, "createdAt", &w->created, err) < 0)
-        return -(int)err->code;
+    int r =
+        json_strings(j, err, {"uuid", &w->uuid}, {"pool", &w->pool}, {"node", &w->node}, {"createdAt", &w->created});
+    if (r < 0)
+        return r;
     if (!spec_uuid_is_valid(w->uuid))
         return err_set(err, ERR_INVALID, "'uuid' is not %d hexadecimal digits", SPEC_UUID_LEN);
     if (w->created.len >= sizeof ret->created || json_count(j) != MEMBERS + (version == VERSION_REPLACES))

@@ -13,31 +13,11 @@ static bool holds(const json *array, struct str wanted)
     return false;
 }
 
-struct text_field {
-    const char *path;
-    struct str *to;
-};
-
-static int read_texts(const json *j, const struct text_field *fields, size_t count, struct err *err)
-{
-    for (size_t i = 0; i < count; i++) {
-        int r = json_opt_str(j, fields[i].path, fields[i].to, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 static int read_source(const json *pvc, struct claim *c, struct err *err)
 {
     struct str group = STR_NULL, kind = STR_NULL, name = STR_NULL, from = STR_NULL;
-    const struct text_field fields[] = {
-        {"spec.dataSourceRef.apiGroup", &group},
-        {"spec.dataSourceRef.kind", &kind},
-        {"spec.dataSourceRef.name", &name},
-        {"spec.dataSourceRef.namespace", &from},
-    };
-    int r = read_texts(pvc, fields, countof(fields), err);
+    int r = json_strings(pvc, err, {"?spec.dataSourceRef.apiGroup", &group}, {"?spec.dataSourceRef.kind", &kind},
+                         {"?spec.dataSourceRef.name", &name}, {"?spec.dataSourceRef.namespace", &from});
     if (r < 0)
         return r;
     bool is_group = str_eq(group, STR(NAME_API_GROUP)), is_kind = str_eq(kind, STR("BucketSource"));
@@ -55,18 +35,11 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
 {
     struct claim c = {0};
     struct str phase = STR_NULL, deleted = STR_NULL;
-    const struct text_field fields[] = {
-        {"metadata.namespace", &c.namespace},
-        {"metadata.name", &c.name},
-        {"metadata.uid", &c.uid},
-        {"metadata.resourceVersion", &c.version},
-        {"metadata.creationTimestamp", &c.created},
-        {"metadata.deletionTimestamp", &deleted},
-        {"spec.storageClassName", &c.class_name},
-        {"spec.volumeName", &c.volume_name},
-        {"status.phase", &phase},
-    };
-    int r = read_texts(pvc, fields, countof(fields), err);
+    int r = json_strings(pvc, err, {"?metadata.namespace", &c.namespace}, {"?metadata.name", &c.name},
+                         {"?metadata.uid", &c.uid}, {"?metadata.resourceVersion", &c.version},
+                         {"?metadata.creationTimestamp", &c.created}, {"?metadata.deletionTimestamp", &deleted},
+                         {"?spec.storageClassName", &c.class_name}, {"?spec.volumeName", &c.volume_name},
+                         {"?status.phase", &phase});
     if (r == 0)
         r = read_source(pvc, &c, err);
     if (r < 0)
@@ -91,15 +64,9 @@ int claim_pv_read(const json *pv, struct claim_pv *ret, struct err *err)
 {
     struct claim_pv v = {0};
     struct str deleted = STR_NULL;
-    const struct text_field fields[] = {
-        {"metadata.name", &v.name},
-        {"metadata.resourceVersion", &v.version},
-        {"metadata.deletionTimestamp", &deleted},
-        {"spec.claimRef.namespace", &v.claim_namespace},
-        {"spec.claimRef.uid", &v.claim_uid},
-        {"spec.persistentVolumeReclaimPolicy", &v.policy},
-    };
-    int r = read_texts(pv, fields, countof(fields), err);
+    int r = json_strings(pv, err, {"?metadata.name", &v.name}, {"?metadata.resourceVersion", &v.version},
+                         {"?metadata.deletionTimestamp", &deleted}, {"?spec.claimRef.namespace", &v.claim_namespace},
+                         {"?spec.claimRef.uid", &v.claim_uid}, {"?spec.persistentVolumeReclaimPolicy", &v.policy});
     if (r < 0)
         return err_wrap(err, "persistent volume");
     v.saved_policy = json_member_str(json_at(pv, "metadata.annotations"), NAME_ANNOTATION_RECLAIM_POLICY);
@@ -124,9 +91,7 @@ static int check_parameters(const json *class, struct err *err)
 int claim_class_read(const json *class, struct claim_class *ret, struct err *err)
 {
     struct str provisioner = STR_NULL, mode = STR_NULL;
-    int r = json_opt_str(class, "provisioner", &provisioner, err);
-    if (r == 0)
-        r = json_opt_str(class, "volumeBindingMode", &mode, err);
+    int r = json_strings(class, err, {"?provisioner", &provisioner}, {"?volumeBindingMode", &mode});
     if (r < 0)
         return err_wrap(err, "storage class");
     *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),

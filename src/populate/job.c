@@ -30,9 +30,7 @@ static int read_end(const json *j, struct volume_job *ret, struct err *err)
     struct str type, status;
     for (size_t i = 0; i < json_count(conditions); i++) {
         const json *c = json_item(conditions, i);
-        int r = json_get_str(c, "type", &type, err);
-        if (r == 0)
-            r = json_get_str(c, "status", &status, err);
+        int r = json_strings(c, err, {"type", &type}, {"status", &status});
         if (r < 0)
             return r;
         bool ended = str_eq(type, STR("Complete")), broke = str_eq(type, STR("Failed"));
@@ -48,11 +46,8 @@ int job_read(const json *j, struct volume_job *ret, struct err *err)
 {
     struct volume_job job = {0};
     struct str deleted = STR_NULL;
-    int r = json_get_str(j, "metadata.name", &job.name, err);
-    if (r == 0)
-        r = json_opt_str(j, "metadata.uid", &job.uid, err);
-    if (r == 0)
-        r = json_opt_str(j, "metadata.deletionTimestamp", &deleted, err);
+    int r = json_strings(j, err, {"metadata.name", &job.name}, {"?metadata.uid", &job.uid},
+                         {"?metadata.deletionTimestamp", &deleted});
     if (r == 0)
         r = read_end(j, &job, err);
     if (r < 0)

@@ -157,6 +157,14 @@ int json_opt_str(const json *j, const char *path, struct str *ret, struct err *e
     return r;
 }
 
+int json_read_strings(const json *j, const struct json_string *strings, size_t count, struct err *err)
+{
+    int r = 0;
+    for (const struct json_string *s = strings; s < strings + count && r == 0; s++)
+        r = s->path[0] == '?' ? json_opt_str(j, s->path + 1, s->ret, err) : json_get_str(j, s->path, s->ret, err);
+    return r;
+}
+
 int json_get_real(const json *j, const char *path, double *ret, struct err *err)
 {
     const json *found = NULL;

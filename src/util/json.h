@@ -33,6 +33,18 @@ must_check int json_opt_i64(const json *j, const char *path, int64_t *ret, struc
 must_check int json_opt_bool(const json *j, const char *path, bool *ret, struct err *err);
 must_check int json_opt_list(const json *j, const char *path, const json **ret, struct err *err);
 
+/* Several strings: json_get_str() of each, json_opt_str() of each whose path begins with '?'.
+ *
+ *     r = json_strings(j, err, {"metadata.name", &name}, {"?metadata.deletionTimestamp", &deleted}); */
+struct json_string {
+    const char *path;
+    struct str *ret;
+};
+must_check int json_read_strings(const json *j, const struct json_string *strings, size_t count, struct err *err);
+#define json_strings(j, err, ...)                                                                                      \
+    json_read_strings((j), (const struct json_string[]){__VA_ARGS__},                                                  \
+                      countof(((const struct json_string[]){__VA_ARGS__})), (err))
+
 /* ERR_INVALID unless the document is an object: a list would count as an object without members. */
 must_check int json_check_object(const json *j, const char *what, struct err *err);
 

@@ -196,9 +196,25 @@ static void str_at_of_another_type_or_nothing_is_empty(void **state)
     assert_int_equal(json_str_at(j, "a.x").len, 0);
 }
 
+static void strings_are_read_up_to_the_first_that_is_missing(void **state)
+{
+    (void)state;
+    struct err err;
+    struct str a = STR("unset"), b = STR("unset"), c = STR("unset");
+    auto_json j = NULL;
+    assert_int_equal(json_parse(STR("{\"x\":{\"a\":\"1\"},\"c\":\"3\"}"), "test", &j, &err), 0);
+    assert_int_equal(json_strings(j, &err, {"x.a", &a}, {"?b", &b}, {"?c", &c}), 0);
+    assert_true(str_eq(a, STR("1")) && str_eq(b, STR("unset")) && str_eq(c, STR("3")));
+    c = STR("unset");
+    assert_int_equal(json_strings(j, &err, {"b", &b}, {"c", &c}), -ERR_NOT_FOUND);
+    assert_true(str_eq(c, STR("unset")));
+    assert_int_equal(json_strings(j, &err, {"?x", &a}), -ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings_are_read_up_to_the_first_that_is_missing),
         cmocka_unit_test(members_are_read_by_path),
         cmocka_unit_test(a_failed_read_names_the_path_and_leaves_the_output),
         cmocka_unit_test(an_optional_member_may_be_absent_but_not_of_another_type),
