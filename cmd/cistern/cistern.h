@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cistern.h - Functions that the verbs share (share.c): global flags, parsing, stores. home: main, before any
+/* cistern.h - What the verbs share (share.c): global flags, parsing, stores. home: main, before any
  * thread. */
 #pragma once
 
@@ -8,6 +8,7 @@
 #include "store/store.h"
 #include "util/glob.h"
 #include "util/log.h"
+#include <signal.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -16,6 +17,7 @@ struct globals {
     bool quiet;
     bool verbose;
     bool no_progress;
+    const char *log_level_text; /* of --log-level; NULL: the default */
     enum log_level log_level;
     uint64_t retries;    /* 0: the default */
     uint64_t timeout_ns; /* 0: the default; how long temporary errors are retried */
@@ -63,6 +65,10 @@ must_check int refuse_uri(const char *dir, const char *from, const char *to, str
 /* The index of `text` among `names`; a NULL text leaves *ret as it is. */
 must_check int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
                             struct err *err);
+
+/* The signals that end a verb which cleans up first. SIGHUP only if nohup does not ignore it: a blocked signal is kept
+ * though it is ignored. */
+sigset_t ending_signals(void);
 
 /* Makes the options of a store from the global flags; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);

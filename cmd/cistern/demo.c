@@ -3,6 +3,8 @@
  * cleans up also if this process is killed. */
 #include "cistern.h"
 #include "cli/exit.h"
+#include "util/file.h"
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -40,16 +42,13 @@ static int wait_for_child(void)
 int verb_demo(int, char **argv)
 {
     struct err err;
-    auto_sbuf path = SBUF(4096);
-    char self[3072];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self);
-    const char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
-    sbuf_add(&path, (struct str){self, slash ? (size_t)(slash + 1 - self) : 0});
-    sbuf_adds(&path, "cistern-demo");
-    int e = start(path.ptr, argv);
+    char program[PATH_MAX];
+    if (program_path("cistern-demo", program, sizeof program, &err) < 0)
+        return exit_with(&err, globals.json);
+    int e = start(program, argv);
     if (e == 0)
         return wait_for_child();
-    err_sys(&err, e, "cannot start '%s'", path.ptr);
+    err_sys(&err, e, "cannot start '%s'", program);
     err_advise(&err, CIS_PROGRAM_NOT_INSTALLED);
     return exit_with(&err, globals.json);
 }

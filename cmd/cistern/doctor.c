@@ -43,6 +43,5 @@ int verb_doctor(int argc, char **argv)
         doctor_pool(flags.pools.items[i]);
     for (int i = 1; i < argc; i++)
         doctor_uri(argv[i], &flags.purpose);
-    doctor_print_summary();
-    return doctor_has_failed() ? EXIT_ENVIRONMENT : EXIT_DONE;
+    return doctor_print_summary() ? EXIT_DONE : EXIT_ENVIRONMENT;
 }

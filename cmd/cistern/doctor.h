@@ -14,8 +14,7 @@ enum doctor_result { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 /* doctor_report.c: prints one result: the check, and a sentence with the finding and the remedy. */
 void doctor_say(enum doctor_result result, const char *check, const char *fmt, ...) printf_like(3, 4);
 void doctor_say_err(enum doctor_result result, const char *check, const struct err *err);
-void doctor_print_summary(void);
-bool doctor_has_failed(void);
+bool doctor_print_summary(void); /* true: no check failed */
 
 /* doctor_machine.c */
 void doctor_machine(void);             /* kernel, privileges, limits, io_uring */
@@ -37,9 +36,6 @@ struct doctor_purpose {
 
 /* doctor_source.c: credentials, endpoint, clock skew, and the rights of each purpose. */
 void doctor_uri(const char *uri, const struct doctor_purpose *p);
-
-/* doctor_source.c: holds back the signals that end the process while the bucket has objects of a test. */
-void doctor_hold_signals(bool hold);
 
 /* doctor_rights.c: tries each right that a source or an export needs, by a request that needs no other right. */
 void doctor_try_source(struct doctor_store *d);

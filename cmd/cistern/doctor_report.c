@@ -39,11 +39,12 @@ void doctor_say_err(enum doctor_result result, const char *check, const struct e
     print_line(result, check, err_line(err, line, sizeof line));
 }
 
-void doctor_print_summary(void)
+bool doctor_print_summary(void)
 {
+    bool passed = counts[DOCTOR_FAIL] == 0;
     if (!globals.json) {
         printf("%u passed, %u warned, %u failed\n", counts[DOCTOR_PASS], counts[DOCTOR_WARN], counts[DOCTOR_FAIL]);
-        return;
+        return passed;
     }
     auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_json_begin(&b, "summary");
@@ -51,9 +52,5 @@ void doctor_print_summary(void)
     term_json_u64(&b, "warn", counts[DOCTOR_WARN]);
     term_json_u64(&b, "fail", counts[DOCTOR_FAIL]);
     term_json_end(&b, stdout);
-}
-
-bool doctor_has_failed(void)
-{
-    return counts[DOCTOR_FAIL] > 0;
+    return passed;
 }

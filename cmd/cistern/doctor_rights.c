@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tries each right that a source or an export needs. A request for a right needs no other right, so that the error
  * names the one that is missing. */
+#include "cistern.h"
 #include "doctor.h"
 #include "store/single.h"
 #include "util/clock.h"
@@ -301,9 +302,10 @@ static void remove_versions(struct trial *t)
 
 static bool is_interrupted(void)
 {
-    sigset_t pending;
+    sigset_t ends = ending_signals(), pending, both;
     sigpending(&pending);
-    return sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP);
+    sigandset(&both, &ends, &pending);
+    return !sigisemptyset(&both);
 }
 
 static void try_object(struct trial *t)
@@ -350,7 +352,9 @@ void doctor_try_export(struct doctor_store *d)
     bool has_listed = report(&t, "list", "listed");
     if (!has_listed && t.code != -ERR_DENIED)
         return;
-    doctor_hold_signals(true);
+    /* No signal ends the process while the bucket has objects of the test. */
+    sigset_t ends = ending_signals(), before;
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
     try_writes(&t, has_listed);
-    doctor_hold_signals(false);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

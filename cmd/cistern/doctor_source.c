@@ -115,16 +115,6 @@ static void visit_store(struct doctor_store *d, const struct doctor_purpose *p)
         doctor_try_export(d);
 }
 
-void doctor_hold_signals(bool hold)
-{
-    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-    sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < countof(ending); i++)
-        sigaddset(&set, ending[i]);
-    pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
-}
-
 void doctor_uri(const char *uri, const struct doctor_purpose *p)
 {
     struct err err;
@@ -139,14 +129,15 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = globals.stall_ns};
     store_trust(d.store, &web);
     sem_init(&d.over, 0, 0);
-    /* The new threads inherit it: only main takes a signal, and only while it does not hold them. */
-    doctor_hold_signals(true);
+    /* The new threads inherit the mask: only main takes a signal. */
+    sigset_t ends = ending_signals(), before;
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
     r = pool_new(2, &d.pool, &err);
     if (r == 0)
         r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
     if (r == 0)
         r = loop_start(d.worker.loop, &err);
-    doctor_hold_signals(false);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r < 0)
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
     else

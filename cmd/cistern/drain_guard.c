@@ -12,14 +12,11 @@ static const char usage[] =
 int verb_hold(int argc, char **argv)
 {
     static const struct opt none[] = {{0}};
-    sigset_t ends;
+    sigset_t ends = ending_signals();
     int signal;
     int code = verb_begin(none, usage, &argc, argv);
     if (code >= 0)
         return code;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
     sigprocmask(SIG_BLOCK, &ends, NULL);
     return sigwait(&ends, &signal) == 0 ? EXIT_DONE : EXIT_ENVIRONMENT;
 }

@@ -397,20 +397,11 @@ static void close_job(struct export_cmd *j)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-static sigset_t stop_signals(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    return set;
-}
-
 /* Called for each directory entry, so the signals are polled at intervals. */
 static bool is_stopped(void *ctx)
 {
     struct export_cmd *j = ctx;
-    sigset_t set = stop_signals();
+    sigset_t set = ending_signals();
     uint64_t now_ns = clock_now_ns();
     if (now_ns < j->ask_at_ns)
         return j->is_stopped;
@@ -579,7 +570,7 @@ int verb_export(int argc, char **argv)
     if (check_usage(argc, argv, &err) < 0)
         return exit_with(&err, globals.json);
     /* Before the first thread: file leases send SIGIO, and main handles the stop signals. */
-    sigset_t blocked = stop_signals();
+    sigset_t blocked = ending_signals();
     sigaddset(&blocked, SIGIO);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
     struct export_cmd j = {.state.fd = -1, .export_dir = -1, .lock = -1, .data = -1};

@@ -410,11 +410,7 @@ static int end(struct hydrate_cmd *run, struct hydrate *h, uint64_t started_ns)
 
 static int block_signals(struct err *err)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
+    sigset_t set = ending_signals();
     /* Before the first thread: all threads inherit the mask, and main reads the signals. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -27,39 +27,6 @@ static const struct verb {
     {"demo", verb_demo, true, "run a volume through its life on this machine"},
 };
 
-static const char *log_level_text;
-const struct opt global_opts[] = {
-    {"json", 0, OPT_FLAG, &globals.json, NULL, "print one JSON object per line on stdout"},
-    {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "print errors only"},
-    {"verbose", 'v', OPT_FLAG, &globals.verbose, NULL, "log retries and other events, as --log-level info does"},
-    {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "hide progress (default where stderr is not a terminal)"},
-    {"log-level", 0, OPT_TEXT, &log_level_text, "LEVEL",
-     "log from this level: debug (each request), info (retries), warn or error (warn)"},
-    {"retries", 0, OPT_U64, &globals.retries, "N", "try each request at most N times (8)", .least = 1, .most = 1000},
-    {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "retry temporary errors for at most this long (30m)",
-     .least = 1},
-    {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME",
-     "retry a request that received almost nothing for this long (30s)", .least = 1},
-    {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL",
-     "connect to this S3-compatible or GCS-compatible store (the vendor's)", .least = 1},
-    {"region", 0, OPT_TEXT, &globals.region, "NAME", "use this bucket region (from the environment or profile)",
-     .least = 1},
-    {"profile", 0, OPT_TEXT, &globals.profile, "NAME",
-     "use this profile of ~/.aws/config and ~/.aws/credentials (default)", .least = 1},
-    {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "trust these CA certificates instead of the system's",
-     .least = 1},
-    {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "send no credentials, for public buckets"},
-    {"requester-pays", 0, OPT_FLAG, &globals.requester_pays, NULL,
-     "accept the costs of requests to a requester-pays bucket (s3://)"},
-    {"billing-project", 0, OPT_TEXT, &globals.billing_project, "PROJECT",
-     "bill this project for requests to a requester-pays bucket (gs://)", .least = 1},
-    {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "put the bucket into the URL path instead of the host name"},
-    /* Names of these verbs in other tools. */
-    {"endpoint-url", 0, OPT_TEXT, &globals.endpoint, "URL", NULL, .least = 1},
-    {"no-sign-request", 0, OPT_FLAG, &globals.anonymous, NULL, NULL},
-    {0},
-};
-
 static void print_help(FILE *out)
 {
     auto_sbuf b = SBUF(16384);
@@ -189,9 +156,9 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, "C.UTF-8");
     if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
         return usage_error(&err);
-    if (log_level_text && log_level_parse(str_of(log_level_text), &globals.log_level, &err) < 0)
+    if (globals.log_level_text && log_level_parse(str_of(globals.log_level_text), &globals.log_level, &err) < 0)
         return usage_error(&err);
-    if (globals.verbose && !log_level_text)
+    if (globals.verbose && !globals.log_level_text)
         globals.log_level = LOG_INFO;
     globals.no_progress |= globals.log_level < LOG_WARN; /* live lines would overwrite the log */
     log_setup(STDERR_FILENO, globals.log_level, globals.json ? LOG_JSON : LOG_TEXT);

@@ -9,6 +9,38 @@
 
 struct globals globals = {.log_level = LOG_WARN};
 
+const struct opt global_opts[] = {
+    {"json", 0, OPT_FLAG, &globals.json, NULL, "print one JSON object per line on stdout"},
+    {"quiet", 'q', OPT_FLAG, &globals.quiet, NULL, "print errors only"},
+    {"verbose", 'v', OPT_FLAG, &globals.verbose, NULL, "log retries and other events, as --log-level info does"},
+    {"no-progress", 0, OPT_FLAG, &globals.no_progress, NULL, "hide progress (default where stderr is not a terminal)"},
+    {"log-level", 0, OPT_TEXT, &globals.log_level_text, "LEVEL",
+     "log from this level: debug (each request), info (retries), warn or error (warn)"},
+    {"retries", 0, OPT_U64, &globals.retries, "N", "try each request at most N times (8)", .least = 1, .most = 1000},
+    {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "retry temporary errors for at most this long (30m)",
+     .least = 1},
+    {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME",
+     "retry a request that received almost nothing for this long (30s)", .least = 1},
+    {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL",
+     "connect to this S3-compatible or GCS-compatible store (the vendor's)", .least = 1},
+    {"region", 0, OPT_TEXT, &globals.region, "NAME", "use this bucket region (from the environment or profile)",
+     .least = 1},
+    {"profile", 0, OPT_TEXT, &globals.profile, "NAME",
+     "use this profile of ~/.aws/config and ~/.aws/credentials (default)", .least = 1},
+    {"ca-file", 0, OPT_TEXT, &globals.ca_file, "FILE", "trust these CA certificates instead of the system's",
+     .least = 1},
+    {"anonymous", 0, OPT_FLAG, &globals.anonymous, NULL, "send no credentials, for public buckets"},
+    {"requester-pays", 0, OPT_FLAG, &globals.requester_pays, NULL,
+     "accept the costs of requests to a requester-pays bucket (s3://)"},
+    {"billing-project", 0, OPT_TEXT, &globals.billing_project, "PROJECT",
+     "bill this project for requests to a requester-pays bucket (gs://)", .least = 1},
+    {"path-style", 0, OPT_FLAG, &globals.path_style, NULL, "put the bucket into the URL path instead of the host name"},
+    /* Names of these verbs in other tools. */
+    {"endpoint-url", 0, OPT_TEXT, &globals.endpoint, "URL", NULL, .least = 1},
+    {"no-sign-request", 0, OPT_FLAG, &globals.anonymous, NULL, NULL},
+    {0},
+};
+
 /* ---- flags ------------------------------------------------------------------------------------------------------- */
 
 int usage_error(const struct err *err)
@@ -70,6 +102,18 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
             return EXIT_DONE;
         }
     return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
+}
+
+sigset_t ending_signals(void)
+{
+    struct sigaction hangup;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaddset(&set, SIGHUP);
+    return set;
 }
 
 /* ---- stores ------------------------------------------------------------------------------------------------------ */

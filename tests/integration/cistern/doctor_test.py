@@ -204,6 +204,16 @@ def test_an_interrupted_doctor_leaves_nothing_in_the_bucket(at, number):
     assert any(a.startswith(at.split()[0]) for a in asked), asked
 
 
+def test_a_signal_that_the_caller_blocked_ends_no_doctor(tmp_path):
+    def block():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    done = subprocess.run([BUILD / "bin/cistern", "doctor", f"file://{tmp_path}/", "--as-source"], capture_output=True, text=True,
+                          timeout=60, check=False, preexec_fn=block)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_doctor_names_a_missing_file(tmp_path):
     (tmp_path / "file").write_text("content")
     assert result(doctor(f"file://{tmp_path}/file"), "read") == ["pass"]

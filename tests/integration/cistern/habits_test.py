@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands as people write them who come from aws, s5cmd, rclone or gsutil: each works, or says in one line what to write."""
 import os
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +181,43 @@ def test_google_without_credentials_fails_at_once_where_no_metadata_server_can_b
                            "gs://some-bucket/", "--timeout", timeout], env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code and told in done.stderr, done.stderr
+
+
+def has_pending(pid, number):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(int(line.split()[1], 16) >> number - 1 & 1 for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd")))
+
+
+def hang_up(words, disposition):
+    """Runs a copy that gets SIGHUP during its first request, and answers when the signal was taken."""
+    child = None
+
+    def answer(request):
+        if request is server.seen[0]:
+            child.send_signal(signal.SIGHUP)
+            while has_pending(child.pid, signal.SIGHUP):
+                time.sleep(0.01)
+        if "list-type=" in request.path:
+            return 200, {}, (b"<ListBucketResult><Name>b</Name><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><Contents>"
+                             b"<Key>p/one</Key><ETag>\"9a0364b9e99bb480dd25e1f0284c8555\"</ETag><Size>7</Size>"
+                             b"<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents></ListBucketResult>")
+        return 200, {"etag": '"9a0364b9e99bb480dd25e1f0284c8555"'}, b"content" if request.method == "GET" else b""
+
+    with Answering(answer) as server:
+        child = subprocess.Popen([CISTERN, *map(str, words), "--endpoint", server.url, "--path-style"], env=os.environ | KEYS,
+                                 stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, disposition))
+        said = child.communicate(timeout=60)[1]
+    return child.returncode, said
+
+
+def test_a_hangup_that_nohup_ignores_ends_no_hydration(tmp_path):
+    code, said = hang_up(["hydrate", "s3://bucket/p/", tmp_path / "data"], signal.SIG_IGN)
+    assert code == 0, said
+    assert (tmp_path / "data/one").read_text() == "content"
+
+
+def test_a_hangup_stops_an_export_that_can_be_continued(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/one").write_text("content")
+    code, said = hang_up(["export", tmp_path / "data", "s3://bucket/p/", "--state", tmp_path / "state"], signal.SIG_DFL)
+    assert code == 8 and "repeat the command to continue" in said, said
