@@ -105,9 +105,9 @@ static bool may_ask_otherwise(struct upload *u, const struct transfer_answer *a)
     return true;
 }
 
-static void put_done(struct upload *u, const struct transfer *l)
+static void put_done(struct upload *u, const struct transfer_answer *a)
 {
-    const struct transfer_answer *a = &l->answer;
+    const struct transfer *l = container_of(a, struct transfer, answer);
     u->sum.whole = l->digest;
     u->sum.composite = (struct digest){0};
     u->object.guard = a->guard;
@@ -218,9 +218,9 @@ static void parts_done(struct upload *u)
         upload_read(u);
 }
 
-static void part_back(struct upload *u, const struct transfer *l)
+static void part_back(struct upload *u, const struct transfer_answer *a)
 {
-    const struct transfer_answer *a = &l->answer;
+    const struct transfer *l = container_of(a, struct transfer, answer);
     struct logbook_part part = {.size_bytes = l->request.len, .digest = l->digest};
     struct err err = a->err;
     int code = a->code;
@@ -320,46 +320,19 @@ static void swept(struct upload *u, const struct transfer_answer *a)
     run_file_sent(u, u->how);
 }
 
+static void (*const answers[])(struct upload *u, const struct transfer_answer *a) = {
+    [UPLOAD_LOOKING] = upload_looked, [UPLOAD_WITHDRAWING] = checkpoint_answer,
+    [UPLOAD_CLEANING] = cleaned,      [UPLOAD_BEGINNING] = began,
+    [UPLOAD_PROBING] = upload_probed, [UPLOAD_COMPARING] = part_back,
+    [UPLOAD_READING] = part_back,     [UPLOAD_SENDING] = part_back,
+    [UPLOAD_COMPLETING] = completed,  [UPLOAD_DROPPING] = dropped,
+    [UPLOAD_PUTTING] = put_done,      [UPLOAD_CONFIRMING] = upload_confirmed,
+    [UPLOAD_SWEEPING] = swept,
+};
+
 void upload_answer(struct upload *u, const struct transfer *l)
 {
+    assert(u->state < countof(answers) && answers[u->state]); /* else an answer came without a request */
     u->in_flight--;
-    switch (u->state) {
-    case UPLOAD_LOOKING:
-        upload_looked(u, &l->answer);
-        return;
-    case UPLOAD_WITHDRAWING:
-        checkpoint_answer(u, &l->answer);
-        return;
-    case UPLOAD_CLEANING:
-        cleaned(u, &l->answer);
-        return;
-    case UPLOAD_BEGINNING:
-        began(u, &l->answer);
-        return;
-    case UPLOAD_PROBING:
-        upload_probed(u, &l->answer);
-        return;
-    case UPLOAD_COMPARING:
-    case UPLOAD_READING:
-    case UPLOAD_SENDING:
-        part_back(u, l);
-        return;
-    case UPLOAD_COMPLETING:
-        completed(u, &l->answer);
-        return;
-    case UPLOAD_DROPPING:
-        dropped(u, &l->answer);
-        return;
-    case UPLOAD_PUTTING:
-        put_done(u, l);
-        return;
-    case UPLOAD_CONFIRMING:
-        upload_confirmed(u, &l->answer);
-        return;
-    case UPLOAD_SWEEPING:
-        swept(u, &l->answer);
-        return;
-    default:
-        assert(!"an answer without a request");
-    }
+    answers[u->state](u, &l->answer);
 }
