@@ -70,19 +70,9 @@ static void reconcile_failed(void *, struct str key, const struct err *err, unsi
 
 /* ---- watches ----------------------------------------------------------------------------------------------------- */
 
-/* Target and prime are found under one uid. A claim that only has the name of a prime is filtered by its namespace
- * later. */
-static struct str claim_uid_of(const json *claim)
-{
-    struct str uid;
-    bool is_prime = claim_target_uid(json_str_at(claim, "metadata.name"), &uid) &&
-                    json_member(json_at(claim, "metadata.annotations"), NAME_ANNOTATION_POPULATE_TARGET);
-    return is_prime ? uid : json_str_at(claim, "metadata.uid");
-}
-
 static void index_claim_uid(const json *claim, struct sbuf *ret)
 {
-    sbuf_add(ret, claim_uid_of(claim));
+    sbuf_add(ret, populate_claim_uid(claim));
 }
 
 static void index_claim_source(const json *claim, struct sbuf *ret)
@@ -149,7 +139,7 @@ void populate_index_source(const json *volume, struct sbuf *ret)
 
 static void claim_changed(void *ctx, struct str, const json *claim)
 {
-    populate_enqueue(ctx, 'c', claim_uid_of(claim));
+    populate_enqueue(ctx, 'c', populate_claim_uid(claim));
 }
 
 void populate_pv_changed(struct populate *p, const json *pv)
@@ -195,12 +185,6 @@ static void job_deleted(void *ctx, struct str key, const json *job)
 {
     job_limit_ended(ctx, slot_of_label(job), job_annotation(job, JOB_ANNOTATION_ORDER));
     job_changed(ctx, key, job);
-}
-
-int populate_enqueue_claim(void *ctx, struct str, const json *claim)
-{
-    populate_enqueue(ctx, 'c', claim_uid_of(claim));
-    return 0;
 }
 
 static void source_changed(void *ctx, struct str key, const json *)

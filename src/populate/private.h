@@ -107,6 +107,8 @@ void work_end(struct populate *p);
 
 /* Keys: a letter for the kind, a slash and a name. */
 void populate_enqueue(struct populate *p, char kind, struct str name);
+/* The target's uid, of a prime claim, too: the key of both. */
+struct str populate_claim_uid(const json *claim);
 /* For kube_informer_each(). */
 int populate_enqueue_volume(void *p, struct str name, const json *volume);
 int populate_enqueue_claim(void *p, struct str key, const json *claim);

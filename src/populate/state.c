@@ -4,6 +4,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/metric.h"
+#include "util/names.h"
 #include <stdio.h>
 
 /* ---- state of keys ----------------------------------------------------------------------------------------------- */
@@ -100,6 +101,22 @@ void populate_enqueue(struct populate *p, char kind, struct str name)
 int populate_enqueue_volume(void *p, struct str name, const json *)
 {
     populate_enqueue(p, 'v', name);
+    return 0;
+}
+
+/* Target and prime are found under one uid. A claim that only has the name of a prime is filtered by its namespace
+ * later. */
+struct str populate_claim_uid(const json *claim)
+{
+    struct str uid;
+    bool is_prime = claim_target_uid(json_str_at(claim, "metadata.name"), &uid) &&
+                    json_member(json_at(claim, "metadata.annotations"), NAME_ANNOTATION_POPULATE_TARGET);
+    return is_prime ? uid : json_str_at(claim, "metadata.uid");
+}
+
+int populate_enqueue_claim(void *ctx, struct str, const json *claim)
+{
+    populate_enqueue(ctx, 'c', populate_claim_uid(claim));
     return 0;
 }
 

@@ -31,12 +31,6 @@ static int list(const struct uninstall_options *o, const struct kube_resource *r
 
 /* ---- the controllers --------------------------------------------------------------------------------------------- */
 
-static int still_runs(struct err *err)
-{
-    return err_fail(err, ERR_TIMEOUT, CIS_CONTROLLER_RUNNING,
-                    "Deployment cistern-controller: its pods still run after scaling to 0");
-}
-
 static int stop_controllers(const struct uninstall_options *o, struct err *err)
 {
     uint64_t end_ns = clock_now_ns() + o->wait_ns;
@@ -58,7 +52,8 @@ static int stop_controllers(const struct uninstall_options *o, struct err *err)
         if (r < 0 || json_count(json_at(pods, "items")) == 0)
             return r;
         if (clock_now_ns() >= end_ns)
-            return still_runs(err);
+            return err_fail(err, ERR_TIMEOUT, CIS_CONTROLLER_RUNNING,
+                            "Deployment cistern-controller: its pods still run after scaling to 0");
     }
 }
 
