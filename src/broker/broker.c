@@ -9,7 +9,6 @@
 #include "publish.h"
 #include "refusal_limit.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include <stdio.h>
 
 #define CHECK_NS (60 * NS_PER_SECOND)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kind.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/metric.h"
 #include "util/names.h"
 #include <ctype.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "messages.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include "util/json.h"
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "publish.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include <stdio.h>
 
 enum { VALUE_MAX = 256 << 10, NAME_MAX_BYTES = 300 };

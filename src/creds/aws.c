@@ -10,10 +10,10 @@
 #include "private.h"
 #include "reply.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
-#include "util/percent.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include "private.h"
 #include "reply.h"
 #include "util/env.h"
-#include "util/err_kind.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <fcntl.h>

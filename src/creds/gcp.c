@@ -6,13 +6,12 @@
 #include "exchange.h"
 #include "private.h"
 #include "reply.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/env.h"
 #include "util/file.h"
 #include "util/hash.h"
 #include "util/json.h"
-#include "util/percent.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>

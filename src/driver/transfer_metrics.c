@@ -2,7 +2,6 @@
 #include "driver/driver.h"
 #include "metrics.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include "util/metric.h"
 #include "util/uri.h"
 

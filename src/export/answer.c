@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the request of each state, and chooses the next state by the answer. */
 #include "engine.h"
-#include "util/err_kind.h"
 #include <assert.h>
 #include <stdio.h>
 

@@ -2,7 +2,6 @@
 /* One file of an export: its states, its requests and its ends. */
 #include "engine.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "private.h"
-#include "util/err_kind.h"
 #include "util/thread.h"
 #include <inttypes.h>
 #include <stdio.h>

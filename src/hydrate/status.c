@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hydrate/status.h"
-#include "util/err_kind.h"
 #include "util/file.h"
 #include "util/json_fields.h"
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bearer_token.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/file.h"
 #include "util/json.h"
 #include <fcntl.h>

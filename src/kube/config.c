@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/config.h"
-#include "util/base64.h"
+#include "util/encode.h"
 #include "util/env.h"
 #include "util/file.h"
 #include "util/json.h"

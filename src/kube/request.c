@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
-#include "util/percent.h"
+#include "util/encode.h"
 #include <assert.h>
 #include <stdio.h>
 

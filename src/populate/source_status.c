@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source_status.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include "util/uri.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 #include "volume_events.h"
 #include "source_status.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -101,7 +101,7 @@ enum err_code err_code_of_name(struct str name);
 /* The code of an errno. 0 is ERR_INTERNAL: the caller had no error. */
 enum err_code err_code_of_errno(int errnum);
 
-/* ---- the kind of an error: its cause, for conditions and events --------------------------------------------------- */
+/* ---- kinds: the cause of an error, for conditions and events ----------------------------------------------------- */
 
 enum err_kind {
     ERR_KIND_OTHER,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/hash.h"
 #include "crc.h"
-#include "util/base64.h"
+#include "util/encode.h"
 #include "util/mem.h"
 #include <assert.h>
 #include <isa-l.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "util/log.h"
 #include "util/clock.h"
-#include "util/err_kind.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

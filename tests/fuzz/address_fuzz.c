@@ -3,7 +3,7 @@
 #include "creds/sigv4.h"
 #include "fuzz.h"
 #include "uri.h"
-#include "util/percent.h"
+#include "util/encode.h"
 
 static void encode_and_decode(struct str text)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The small words that come from users and stores: numbers, quantities, times, base64, paths. */
 #include "fuzz.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/file.h"
 
 static void base64_goes_round(struct str text)

@@ -165,7 +165,7 @@ ID_ROW = r"^ *X\((\d{4}), (\w+), (.*?)\) *\\?$"
 
 def gate_errors(root, paths):
     """Every id of err_ids.h has one paragraph in docs/errors.md, no other source file spells an id as a number, and no
-    program compares one: it compares the code, or the kind that err_kind.c gives the id."""
+    program compares one: it compares the code, or the kind that err.c gives the id."""
     rows = re.findall(ID_ROW, (Path(root) / IDS_HEADER).read_text(), re.M) if (Path(root) / IDS_HEADER).is_file() else []
     page = Path(root) / "docs/errors.md"
     documented = re.findall(r"^### CIS(\d{4})\b", page.read_text(), re.M) if page.is_file() else []

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bucket.h"
-#include "util/base64.h"
+#include "util/encode.h"
 #include "util/json.h"
 #include <assert.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bucket.h"
-#include "util/base64.h"
+#include "util/encode.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>

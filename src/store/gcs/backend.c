@@ -2,8 +2,8 @@
 #include "creds/endpoint.h"
 #include "creds/trust.h"
 #include "gcs.h"
+#include "util/encode.h"
 #include "util/env.h"
-#include "util/percent.h"
 
 /* https://cloud.google.com/storage/docs/request-rate */
 enum { READS_AT_FIRST = 5000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gcs.h"
 #include "util/clock.h"
-#include "util/percent.h"
+#include "util/encode.h"
 
 /* ---- a request --------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #include "document.h"
 #include "creds/xml.h"
 #include "util/clock.h"
-#include "util/percent.h"
+#include "util/encode.h"
 
 /* Elements that are read, each with the place of its text. */
 enum s3_element {

@@ -2,7 +2,7 @@
 #include "etag.h"
 #include "s3.h"
 #include "util/clock.h"
-#include "util/percent.h"
+#include "util/encode.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -4,11 +4,10 @@
 #include "redirect.h"
 #include "s3.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/env.h"
-#include "util/err_kind.h"
 #include "util/hash.h"
 #include "util/log.h"
-#include "util/percent.h"
 #include <stdio.h>
 
 /* ---- where the bucket is ----------------------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3.h"
-#include "util/base64.h"
-#include "util/percent.h"
+#include "util/encode.h"
 #include <inttypes.h>
 #include <stdio.h>
 

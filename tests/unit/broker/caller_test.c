@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "caller.h"
 #include "unit.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include <stdio.h>
 
 static const struct caller_rules rules = {{"cistern-system", 14}, {"cistern-node", 12}, {"cistern-job", 11}};

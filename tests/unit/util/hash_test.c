@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crc.h"
 #include "unit.h"
-#include "util/base64.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/hash.h"
 #include <openssl/evp.h>
 #include <openssl/pem.h>
