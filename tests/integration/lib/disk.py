@@ -16,10 +16,10 @@ class Disk:
         subprocess.run(["mount", "-o", "loop,noatime", self.image, path], check=True)
 
     def unmount(self):
-        """The loop device outlives the mount while another program reads it. A new mount of the image would take this device,
-        with its cache of the old content."""
+        """The loop device outlives the mount while another program reads it, or another test's machine has a copy of the mount. A
+        new mount of the image would take this device, with its cache of the old content."""
         subprocess.run(["umount", self.path], check=True)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while subprocess.run(["losetup", "--associated", self.image], capture_output=True, check=True).stdout:
-            assert time.monotonic() < deadline, f"a program keeps the loop device of {self.image} open"
+            assert time.monotonic() < deadline, f"a program or a mount namespace keeps the loop device of {self.image} open"
             time.sleep(0.02)
