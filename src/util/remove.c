@@ -113,8 +113,7 @@ static void move_up(struct removal *w, int dir, const char *name)
         w->moved++;
         return;
     }
-    unlock(dir, ".");
-    unlock(dir, name);
+    unlock(dir, name); /* `dir` allowed the attempt to remove it */
     if (renameat(dir, name, root, moved) == 0)
         w->moved++;
     else if (errno != ENOENT)

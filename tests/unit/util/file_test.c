@@ -237,8 +237,12 @@ static void modes_do_not_stop_the_removal_of_an_owner(void **state)
         if (chmod(dir_name, 0777) != 0 || setresuid(65534, 65534, 65534) != 0 ||
             dir_make(AT_FDCWD, path, 0755, &tree, &err) < 0)
             _exit(1);
-        auto_fd closed = make_chain(tree, 40, "d"), entered = openat(tree, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        (void)!mkdirat(closed, "e", 0);        /* beyond the levels that are open at once, and empty */
+        auto_fd closed = make_chain(tree, 31, "d"), entered = openat(tree, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(make_chain(closed, 2, "moved")); /* beyond the levels that are open at once */
+        (void)!fchmodat(closed, "moved", 0500, 0);
+        (void)!mkdirat(tree, "pipes", 0700);
+        (void)!mkfifoat(tree, "pipes/pipe", 0600); /* to open it would wait for a writer */
+        (void)!fchmodat(tree, "pipes", 0500, 0);
         close(make_chain(entered, 2, "full")); /* an inner directory that cannot be opened */
         (void)!fchmodat(entered, "full/full", 0, 0);
         (void)!fchmodat(entered, "full", 0500, 0);
