@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "table.h"
 #include "unit.h"
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 static void make_pair(int pair[2])
 {
@@ -43,6 +45,7 @@ static void an_error_travels_with_its_sentence_id_and_advice(void **state)
     auto_fds fds = WIRE_NO_FDS;
     make_pair(pair);
     err_set(&err, ERR_EXISTS, "volume '%s' is there", "v");
+    err.sys = EEXIST;
     struct wire_msg m = wire_answer(err_advise_text(&err, 3102, "unmount it"), &err);
     assert_int_equal(wire_send(pair[0], &m, NULL, &err), 0);
     assert_int_equal(wire_recv(pair[1], &got, &fds, &there), 0);
@@ -50,6 +53,7 @@ static void an_error_travels_with_its_sentence_id_and_advice(void **state)
     assert_string_equal(there.text, "volume 'v' is there");
     assert_string_equal(there.advice, "unmount it");
     assert_int_equal(there.id, 3102);
+    assert_int_equal(there.sys, EEXIST);
     close(pair[0]);
     close(pair[1]);
 }
@@ -99,12 +103,12 @@ static void send_with_descriptors(int sock, const struct wire_msg *m, size_t cou
     assert_int_equal(sendmsg(sock, &h, 0), (int)sizeof *m);
 }
 
-/* The lowest free descriptor. */
-static int next_fd(void)
+static int open_descriptors(void)
 {
-    int fd = dup(0);
-    close(fd);
-    return fd;
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
 }
 
 /* The kernel delivers one more than WIRE_FDS_MAX, because the control buffer is aligned; it drops all others. */
@@ -115,14 +119,14 @@ static void too_many_descriptors_of_a_message_are_closed(void **state)
     struct err err;
     struct wire_msg m = wire_msg(WIRE_GIVE, "v"), got;
     make_pair(pair);
-    int before = next_fd();
+    int before = open_descriptors();
     for (size_t count = WIRE_FDS_MAX + 1; count <= 8; count++) {
         struct wire_fds fds = WIRE_NO_FDS;
         send_with_descriptors(pair[0], &m, count);
         int r = wire_recv(pair[1], &got, &fds, &err);
         assert_int_equal(r, count == WIRE_FDS_MAX + 1 ? 0 : -ERR_CORRUPT);
         wire_fds_close(&fds);
-        assert_int_equal(next_fd(), before);
+        assert_int_equal(open_descriptors(), before);
     }
     close(pair[0]);
     close(pair[1]);
@@ -258,6 +262,9 @@ static void no_keeper_is_an_error_that_says_so(void **state)
     struct keeper_status s;
     assert_int_equal(keeper_status("/nonexistent/keeper.sock", "v", &s, &err), -ERR_AGAIN);
     assert_int_equal(err.id, 3101);
+    char path[sizeof((struct sockaddr_un){0}).sun_path + 1] = {0};
+    memset(path, 'x', sizeof path - 1);
+    assert_int_equal(keeper_status(path, "v", &s, &err), -ERR_INVALID);
 }
 
 int main(void)

@@ -258,17 +258,20 @@ static void first_failure_of_a_removal_is_reported_and_the_rest_is_removed(void 
 {
     (void)state;
     struct err err;
-    auto_fd tree = -1;
-    char to[64];
+    auto_fd tree = -1, inner = -1;
+    char to[64], from[64];
     if (getuid() != 0)
         skip();
     assert_int_equal(dir_make(dir, "failing", 0755, &tree, &err), 0);
-    assert_int_equal(mkdirat(tree, "busy", 0755), 0);
+    assert_int_equal(dir_make(tree, "inner", 0755, &inner, &err), 0);
     close(openat(tree, "file", O_CREAT | O_WRONLY, 0600));
-    snprintf(to, sizeof to, "%s/failing/busy", dir_name);
-    assert_int_equal(mount("tmpfs", to, "tmpfs", 0, NULL), 0);
-    assert_int_equal(dir_remove(dir, "failing", &err), -ERR_BUSY);
-    assert_non_null(strstr(err.text, "'busy'"));
+    close(openat(inner, "bound", O_CREAT | O_WRONLY, 0600));
+    close(openat(dir, "source-file", O_CREAT | O_WRONLY, 0600));
+    snprintf(from, sizeof from, "%s/source-file", dir_name);
+    snprintf(to, sizeof to, "%s/failing/inner/bound", dir_name);
+    assert_int_equal(mount(from, to, NULL, MS_BIND, NULL), 0);
+    assert_int_equal(dir_remove(dir, "failing", &err), -ERR_BUSY); /* its directory fails later, by ENOTEMPTY */
+    assert_non_null(strstr(err.text, "'bound'"));
     assert_int_equal(faccessat(tree, "file", F_OK, 0), -1);
     assert_int_equal(umount2(to, 0), 0);
     assert_int_equal(dir_remove(dir, "failing", &err), 0);
