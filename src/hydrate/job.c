@@ -289,7 +289,14 @@ static void note_first_byte(struct hydrate_lane *l, uint64_t ns)
         atomic_store_explicit(&l->quickest_ns, ns, memory_order_relaxed);
 }
 
-static void note_failure(struct hydrate_job *j, const struct store_reply *r, bool refusals_are_few)
+/* At the first byte: a refusal has no body, so at the end of the bodies the refusals would seem more than they are. */
+static void note_answer(struct hydrate_job *j, bool refused)
+{
+    j->is_answered = true;
+    window_answered(&j->lane->h->window, j->sent_ns, loop_now_ns(j->lane->worker.loop), refused);
+}
+
+static void note_failure(struct hydrate_job *j, const struct store_reply *r)
 {
     struct job_answer *a = &j->answer;
     struct store *s = object_store(j->lane->h, &j->entry);
@@ -298,7 +305,7 @@ static void note_failure(struct hydrate_job *j, const struct store_reply *r, boo
     a->kind = fault_kind_of_reply(r);
     j->is_damaged = r->is_malformed || r->status / 100 == 2;
     a->may_retry = store_retry_delay(s, r, j->attempts, now_ns - j->started_ns, &a->retry_ns);
-    if (r->slow_down && r->retry_after_ns == 0 && refusals_are_few)
+    if (r->slow_down && r->retry_after_ns == 0 && window_refusals_are_few(&j->lane->h->window))
         a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
     if (r->slow_down)
         outage_check(j->lane->h, window_refused(&j->lane->h->window, now_ns, now_ns), store_patience_ns(s, r), &r->err);
@@ -314,7 +321,8 @@ static void get_done(void *ctx, const struct store_reply *r)
     job_pause(j, false);
     atomic_fetch_add(&h->progress.requests, r->requests - r->turned_away); /* a refused connection sent none */
     atomic_fetch_add(&h->progress.hedged, r->hedged);
-    bool are_few = !r->first_byte_ns || window_answered(&h->window, j->sent_ns, now_ns, r->slow_down);
+    if (r->first_byte_ns && !j->is_answered)
+        note_answer(j, r->slow_down);
     j->answer.code = r->code;
     j->answer.refused = r->slow_down;
     if (r->turned_away) {
@@ -325,7 +333,7 @@ static void get_done(void *ctx, const struct store_reply *r)
         j->answer.code = -ERR_CHANGED;
         j->answer.may_retry = false;
     } else if (r->code < 0) {
-        note_failure(j, r, are_few);
+        note_failure(j, r);
     }
     if (j->answer.code == 0 && !j->large) {
         small_complete(j, &r->object.digest);
@@ -349,7 +357,10 @@ static int get_data(void *ctx, const char *bytes, size_t len)
     struct hydrate_job *j = ctx;
     if (j->answer.is_other_version)
         return -ERR_CHANGED;
-    window_served(&j->lane->h->window, loop_now_ns(j->lane->worker.loop));
+    if (!j->is_answered)
+        note_answer(j, false);
+    else
+        window_served(&j->lane->h->window, loop_now_ns(j->lane->worker.loop));
     return j->large ? part_data(j, bytes, len) : small_data(j, bytes, len);
 }
 
@@ -363,7 +374,7 @@ static void get(struct hydrate_job *j)
     rate_reserve(&h->window.starts, STARTS_UNIT, j->sent_ns);
     job_become(j, JOB_GET);
     j->received = j->skip = 0;
-    j->answer.is_other_version = false;
+    j->is_answered = j->answer.is_other_version = false;
     j->io_error = 0;
     j->offset = 0;
     j->len = j->entry.size_bytes;

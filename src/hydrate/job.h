@@ -69,7 +69,8 @@ struct hydrate_job {
     struct store_job *get;
     uint64_t in_flight; /* its share of progress.in_flight */
     unsigned attempts;
-    bool is_damaged; /* the last reply's body */
+    bool is_answered; /* this attempt; counted by the window */
+    bool is_damaged;  /* the last reply's body */
     uint64_t started_ns;
     uint64_t sent_ns; /* of this attempt */
     struct timer backoff;

@@ -429,5 +429,6 @@ void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *
     object_of_entry(l, e, &object);
     list_add(&l->heads, &g->node);
     l->summing++;
+    rate_reserve(&l->h->window.starts, STARTS_UNIT, loop_now_ns(l->worker.loop));
     g->head = store_head(object_store(l->h, e), &l->worker, object.key, head_done, g);
 }

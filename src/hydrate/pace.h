@@ -5,29 +5,41 @@
  * sending less costs nothing. A store that refuses a random share of all requests needs only retries: sending less
  * takes longer. So the reaction follows the share of refused requests, measured over round trips. A share of a few
  * percent changes nothing. A larger share sets a limit just below the rate that was served. A limit that does not lower
- * the share is lifted again. home: under the lock of its owner. Pure: time is an argument. */
+ * the share is lifted again.
+ *
+ * While nearly all are refused, the rate that the store would serve is unknown. The pace searches for it with few GETs:
+ * fewer if all are refused, more if all are served. home: under the lock of its owner. Pure: time is an argument. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct pace_search {
+    bool runs;
+    bool is_near; /* a rate was too high, or was served before: the next step may end the search */
+    double known; /* the rate that was served over a second before; 0: it was tried */
+};
+
 struct pace {
     double per_second; /* 0: no limit */
     unsigned raised;   /* how often in a row it was raised */
-    bool is_blind;     /* every request was refused when the rate was lowered: the limit of the store is unknown */
     double share;      /* of refusals in the last round */
-    double allowed;    /* the share of refusals that changes nothing; 0: the default */
+    double allowed;    /* the share of refusals that changes nothing */
     double share_then; /* `share` when the limit was lowered: the next round compares; 0: it was not lowered */
     unsigned rounds;   /* for which `allowed` holds */
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
+    struct pace_search search;
+    double brief, lasting; /* GETs served a second: exponential means over BRIEF_NS and LASTING_NS */
+    uint64_t first_ns, served_ns;
     /* This round: it ends when enough of the GETs that were sent in it are answered. */
     uint64_t began_ns;
-    unsigned answers; /* to all GETs */
-    unsigned asked;   /* replies to the GETs sent in this round, and of these ... */
+    unsigned answers, served; /* all GETs that were answered, and those that were served */
+    unsigned asked;           /* replies to the GETs sent in this round, and of these ... */
     unsigned refused;
+    unsigned in_row; /* served since the last refusal */
 };
 
-/* A GET sent at `sent_ns` was answered: served, or refused. Until the first refusal there is no need to call it. */
+/* A GET sent at `sent_ns` was answered: its first byte came, or it was refused. */
 void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t now_ns, bool refused);
 
 /* In the last round: then the limit spares the store, and a GET that was refused may be sent again soon. */

@@ -191,12 +191,18 @@ static unsigned active_units(struct hydrate *h)
     return active > refused ? active - refused : 0;
 }
 
-/* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. */
+/* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. A store that
+ * has just refused requests would refuse the next one, too, if that came before its time at the new rate. */
 static void limit_starts(struct hydrate_window *w, uint64_t now_ns)
 {
     uint64_t ramp = rate_ramp(w->starts_initial, now_ns - w->starts_since_ns) * STARTS_UNIT;
     uint64_t pace = (uint64_t)(w->pace.per_second * STARTS_UNIT);
-    atomic_store(&w->starts.units_per_second, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace));
+    uint64_t before = atomic_load(&w->starts.units_per_second), now = !ramp ? pace : !pace ? ramp : min_u64(ramp, pace);
+    if (now == before)
+        return;
+    rate_change(&w->starts, now, now_ns);
+    if (!before || now < before)
+        rate_reserve(&w->starts, STARTS_UNIT, now_ns);
 }
 
 void window_served(struct hydrate_window *w, uint64_t now_ns)
@@ -214,17 +220,20 @@ uint64_t window_refused(struct hydrate_window *w, uint64_t began_ns, uint64_t no
     return now_ns > since ? now_ns - since : 0;
 }
 
-bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused)
+void window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused)
 {
     if (refused)
         atomic_fetch_add(&w->refused, 1);
     else
         window_served(w, now_ns);
-    if (!refused && atomic_load_explicit(&w->refused, memory_order_relaxed) == 0)
-        return true;
     auto_lock(&w->lock);
     pace_answered(&w->pace, sent_ns, now_ns, refused);
     limit_starts(w, now_ns);
+}
+
+bool window_refusals_are_few(struct hydrate_window *w)
+{
+    auto_lock(&w->lock);
     return pace_refusals_are_few(&w->pace);
 }
 

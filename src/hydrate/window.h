@@ -31,7 +31,8 @@ struct hydrate_window {
 
     pthread_mutex_t lock;
     struct pace pace;   /* for a store that refuses some GETs */
-    struct rate starts; /* of GETs, in thousandths of one: the lower of `pace` and the store's ramp */
+    struct rate starts; /* of GETs and of HEADs of large objects, in thousandths of one: the lower of `pace` and the
+                           store's ramp */
     uint64_t starts_initial, starts_since_ns;
 
     uint64_t last_work;
@@ -58,5 +59,7 @@ void window_served(struct hydrate_window *w, uint64_t now_ns);
 /* A request was refused, all its attempts since `began_ns` too. Returns for how long the store has served nothing but
  * refusals. Any thread. */
 uint64_t window_refused(struct hydrate_window *w, uint64_t began_ns, uint64_t now_ns);
-/* Counts the answer to a GET. Any thread. True: the store serves most GETs, so a refused one may retry soon. */
-bool window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused);
+/* Counts the answer to a GET: its first byte, or a refusal. Any thread. */
+void window_answered(struct hydrate_window *w, uint64_t sent_ns, uint64_t now_ns, bool refused);
+/* Whether the store serves most GETs, so that a refused one may be sent again soon. Any thread. */
+bool window_refusals_are_few(struct hydrate_window *w);

@@ -19,6 +19,9 @@ struct rate {
  * thread that got no core for half a second loses nothing. */
 uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns);
 
+/* Changes the cap. Units that are reserved and not paid off take their time at the new rate, but at most a second. */
+void rate_change(struct rate *r, uint64_t units_per_second, uint64_t now_ns);
+
 /* How long until the reserved bytes are within the rate, except the burst? */
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns);
 

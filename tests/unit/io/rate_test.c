@@ -29,6 +29,20 @@ static void rate_after_a_pause_allows_one_second_more(void **state)
     assert_int_equal(rate_reserve(&r, 1000, now), NS_PER_SECOND);
 }
 
+static void rate_that_changes_delays_what_is_reserved_as_the_new_one_would(void **state)
+{
+    (void)state;
+    struct rate r = {.units_per_second = 10, .slack_ns = NS_PER_MS};
+    uint64_t now = NS_PER_SECOND;
+    rate_reserve(&r, 2, now);
+    rate_change(&r, 20, now);
+    assert_in_range(rate_wait_ns(&r, now), 95 * NS_PER_MS, 100 * NS_PER_MS);
+    rate_change(&r, 1, now);
+    assert_in_range(rate_wait_ns(&r, now), 995 * NS_PER_MS, NS_PER_SECOND);
+    rate_change(&r, 0, now);
+    assert_int_equal(rate_wait_ns(&r, now), 0);
+}
+
 /* One that gets no core for 700 ms now and then has moved as much in the end as one that always had one. */
 static void rate_lets_a_late_thread_catch_up(void **state)
 {
@@ -84,6 +98,7 @@ int main(void)
         cmocka_unit_test(no_cap_means_no_wait),
         cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
         cmocka_unit_test(rate_after_a_pause_allows_one_second_more),
+        cmocka_unit_test(rate_that_changes_delays_what_is_reserved_as_the_new_one_would),
         cmocka_unit_test(rate_lets_a_late_thread_catch_up),
         cmocka_unit_test(rate_of_many_callers_stays_at_the_cap),
         cmocka_unit_test(a_ramp_doubles_in_twenty_minutes_without_a_step),
