@@ -32,7 +32,7 @@ struct csi_place {
 struct csi_create {
     const char *name;
     struct csi_pairs parameters, mutable_parameters;
-    struct spec *spec;    /* of both kinds of parameters, checked, with name and capacity */
+    struct spec *spec;    /* made from both lists of parameters and checked; has name and capacity */
     uint64_t limit_bytes; /* 0: no limit */
     const struct csi_place *preferred, *requisite;
     size_t preferred_count, requisite_count;

@@ -398,7 +398,7 @@ int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
         uint64_t waited_ns = clock_now_ns() - began_ns;
         int signal = waited_ns >= TERM_NS ? SIGKILL : SIGTERM;
         if (waited_ns >= END_NS)
-            return err_set(err, ERR_TIMEOUT, "volume '%s': one of its jobs does not end", id);
+            return err_set(err, ERR_TIMEOUT, "volume '%s': one of its jobs has not ended", id);
         if (!signalled || (signal == SIGKILL && !killed)) {
             child_signal_all(JOB_HYDRATE, path, signal);
             child_signal_all(JOB_EXPORT_RELEASE, path, signal);

@@ -277,7 +277,8 @@ int driver_admit(struct driver *d, const struct volume *v, struct record *have, 
     case RELEASE_REFUSE:
         return pending_publish_releasing(v->spec->id.text, err);
     case RELEASE_REFUSE_NOW:
-        return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': its last export runs", v->spec->id.text);
+        return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': its last export is still running",
+                        v->spec->id.text);
     case RELEASE_ADMIT_BY_WITHDRAWING:
         have->release = RELEASE_OPEN;
         return 0;

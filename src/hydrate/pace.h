@@ -25,7 +25,7 @@ struct pace {
     unsigned raised;   /* how often in a row it was raised */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing */
-    double share_then; /* `share` when the limit was lowered: the next round compares; 0: it was not lowered */
+    double share_then; /* `share` of the round that lowered the limit, to compare the next with; 0: none did */
     unsigned rounds;   /* for which `allowed` holds */
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
     struct pace_search search;

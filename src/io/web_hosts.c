@@ -22,7 +22,7 @@ enum { ADDRESSES_MAX = 16, NAMES_MAX = 64, FAILURES_MAX = 2, SLOW_TIMES = 4, HOS
 
 /* getaddrinfo() returns no time to live; the names of S3 and GCS have a minute or less. */
 #define FRESH_NS (60 * NS_PER_SECOND)
-/* A third of it is enough for the first reply from the other side of the world. */
+/* An address that sent no byte for this long. A reply from the other side of the world takes a third of it. */
 #define SILENT_NS NS_PER_SECOND
 #define MUTE_NS (5 * NS_PER_SECOND)
 #define ASIDE_NS (30 * NS_PER_SECOND)
@@ -57,7 +57,7 @@ struct web_host {
     unsigned count;
     unsigned turn;
     bool is_told;    /* libcurl has a list of these addresses */
-    bool has_failed; /* one of them failed since it last answered */
+    bool has_failed; /* an address failed, and has not answered since */
     uint64_t fresh_until_ns;
     struct lookup *lookup; /* under way */
     struct list waiting;   /* jobs, for the first answer */

@@ -79,7 +79,7 @@ struct populate {
     atomic_bool has_no_grants;                               /* the cluster does not have this kind */
     struct kube_informer *job_pods;                          /* owned: without .spec but for the node */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
-    atomic_bool was_synced;                                  /* all informers were, at some time */
+    atomic_bool was_synced;                                  /* all informers had synced at some time */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */
@@ -216,8 +216,8 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
 /* The pod of its Job does not run. */
 void volume_event_send_trouble(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct populate_event *trouble);
-/* The API server refuses its Job or the pod of it: a ResourceQuota, an admission policy, or a right. Other errors:
- * nothing. */
+/* The API server refuses its Job or the pod of it: a ResourceQuota, an admission policy, or a missing right. Does
+ * nothing for other errors. */
 void volume_event_send_refusal(struct populate *p, struct key_state *m, const struct api_volume *volume,
                                const struct err *why);
 /* Its pod is in a user namespace, which the kernel of its node cannot map a FUSE mount to. CSI calls do not have this
