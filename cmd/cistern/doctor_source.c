@@ -33,7 +33,7 @@ static int on_head(void *ctx, struct web_job *j)
 {
     struct clock_check *v = ctx;
     v->answered_ns = clock_wall_ns();
-    v->has_date = time_parse_http(web_reply_header(j, "Date"), &v->date_ns, ERR_IGNORED) == 0;
+    v->has_date = time_parse_http(web_reply_header(j, "Date"), &v->date_ns);
     return 0;
 }
 

@@ -20,11 +20,7 @@ int api_meta_read(const json *j, struct api_meta *ret, struct err *err)
     int r = json_fields_read(j, fields, countof(fields), &m, err);
     if (r == 0 && !m.name)
         r = err_set(err, ERR_INVALID, "the object has no name");
-    const json *finalizers = json_at(j, "metadata.finalizers");
-    for (size_t i = 0; i < json_count(finalizers); i++) {
-        struct str name;
-        m.is_held |= json_as_str(json_item(finalizers, i), &name) && str_eq(name, STR(NAME_FINALIZER_RELEASE));
-    }
+    m.is_held = json_holds(json_at(j, "metadata.finalizers"), STR(NAME_FINALIZER_RELEASE));
     if (r < 0)
         api_meta_done(&m);
     else

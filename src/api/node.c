@@ -30,22 +30,13 @@ bool api_node_maps_fuse(const json *node)
     return major > 6 || (major == 6 && minor >= 12);
 }
 
-static bool is_value_in(struct str value, const json *values)
-{
-    struct str one;
-    for (size_t i = 0; i < json_count(values); i++)
-        if (json_as_str(json_item(values, i), &one) && str_eq(one, value))
-            return true;
-    return false;
-}
-
 static bool has_labels(const json *node, const json *expressions)
 {
     const json *labels = json_at(node, "metadata.labels");
     for (size_t i = 0; i < json_count(expressions); i++) {
         const json *e = json_item(expressions, i);
         auto_mem char *key = str_dup(json_member_str(e, "key"));
-        if (!is_value_in(json_member_str(labels, key), json_member(e, "values")))
+        if (!json_holds(json_member(e, "values"), json_member_str(labels, key)))
             return false;
     }
     return true;

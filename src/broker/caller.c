@@ -18,17 +18,6 @@ static int unknown(struct err *err, const char *why)
 
 /* ---- claims of the token ----------------------------------------------------------------------------------------- */
 
-static bool holds(const json *list_or_text, const char *word)
-{
-    struct str s;
-    if (json_as_str(list_or_text, &s))
-        return str_eq(s, str_of(word));
-    for (size_t i = 0; i < json_count(list_or_text); i++)
-        if (json_as_str(json_item(list_or_text, i), &s) && str_eq(s, str_of(word)))
-            return true;
-    return false;
-}
-
 int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
 {
     struct str rest = token, part, claims;
@@ -37,10 +26,9 @@ int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
     auto_sbuf text;
     sbuf_init(&text, CLAIMS_MAX);
     if (!str_split(&rest, '.', &part) || !str_split(&rest, '.', &claims) || rest.len == 0 ||
-        base64_parse(claims, &text, ERR_IGNORED) < 0 || text.overflow ||
-        json_parse(sbuf_str(&text), "the claims", &j, ERR_IGNORED) < 0)
+        !base64_parse(claims, &text) || text.overflow || json_parse(sbuf_str(&text), "the claims", &j, ERR_IGNORED) < 0)
         return unknown(err, "not a service account token");
-    if (!holds(json_at(j, "aud"), NAME_AUDIENCE_BROKER))
+    if (!json_holds(json_at(j, "aud"), STR(NAME_AUDIENCE_BROKER)))
         return unknown(err, "wrong audience");
     if (json_get_i64(j, "exp", &until, ERR_IGNORED) < 0 ||
         until < wall_ns / (int64_t)NS_PER_SECOND - CLOCKS_APART_SECONDS)
@@ -79,7 +67,7 @@ int caller_read(const json *review, const struct caller_rules *rules, struct cal
         return unknown(err, text);
     }
     /* An authenticator without support for audiences returns none, and has not checked the audience. */
-    if (!holds(json_at(review, "status.audiences"), NAME_AUDIENCE_BROKER))
+    if (!json_holds(json_at(review, "status.audiences"), STR(NAME_AUDIENCE_BROKER)))
         return unknown(err, "wrong audience");
     if (json_get_str(review, "status.user.username", &user, err) < 0)
         return unknown(err, "no user name");

@@ -32,7 +32,7 @@ static struct cert_times filled(struct cert_times t)
 static int64_t end_of(const struct x509_pair *p, int64_t now)
 {
     struct x509_validity life;
-    if (!x509_is_pair(p) || x509_validity_of(str_of(p->certificate), &life, ERR_IGNORED) < 0 || life.until_s <= now)
+    if (!x509_is_pair(p) || !x509_validity_of(str_of(p->certificate), &life) || life.until_s <= now)
         return 0;
     return life.until_s;
 }
@@ -52,7 +52,7 @@ static bool is_published(struct str bundle, const char *certificate)
 static bool is_due(const struct x509_pair *next, const struct cert_now *now, const struct cert_times *t)
 {
     struct x509_validity life;
-    return end_of(next, now->wall_s) > 0 && x509_validity_of(str_of(next->certificate), &life, ERR_IGNORED) == 0 &&
+    return end_of(next, now->wall_s) > 0 && x509_validity_of(str_of(next->certificate), &life) &&
            now->wall_s >= life.from_s + SKEW + t->published && is_published(now->published, next->certificate);
 }
 
@@ -122,7 +122,7 @@ static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct er
         add_once(&b, str_of(s->next.certificate));
     struct str rest = s->bundle ? str_of(s->bundle) : STR_NULL;
     for (struct str one; x509_split(&rest, &one);)
-        if (x509_validity_of(one, &life, ERR_IGNORED) == 0 && life.until_s > now)
+        if (x509_validity_of(one, &life) && life.until_s > now)
             add_once(&b, one);
     int r = sbuf_take(&b, &bundle, err);
     if (r < 0)

@@ -53,7 +53,7 @@ char *fetch_secret_value(const json *secret, const char *key)
     if (encoded.len == 0 || encoded.len > SECRET_MAX)
         return NULL;
     sbuf_init(&b, SECRET_MAX);
-    if (base64_parse(encoded, &b, ERR_IGNORED) < 0 || sbuf_take(&b, &text, ERR_IGNORED) < 0)
+    if (!base64_parse(encoded, &b) || sbuf_take(&b, &text, ERR_IGNORED) < 0)
         text = NULL;
     sbuf_done(&b);
     wipe(encoded);

@@ -38,8 +38,7 @@ static void read_secret(const json *secret, struct cert_set *ret)
         struct sbuf b;
         sbuf_init(&b, VALUE_MAX);
         /* Unreadable data counts as missing: cert_step creates it again. */
-        if (encoded.len && base64_parse(encoded, &b, ERR_IGNORED) == 0 &&
-            sbuf_take(&b, text_at(ret, &fields[i]), ERR_IGNORED) < 0)
+        if (encoded.len && base64_parse(encoded, &b) && sbuf_take(&b, text_at(ret, &fields[i]), ERR_IGNORED) < 0)
             *text_at(ret, &fields[i]) = NULL;
         sbuf_done(&b);
     }

@@ -11,7 +11,7 @@ uint64_t timing_retry_after_ns(struct str header)
     int64_t when;
     if (header.len == 0)
         return 0;
-    if (str_to_u64(header, &seconds, ERR_IGNORED) < 0 && time_parse_http(header, &when, ERR_IGNORED) == 0) {
+    if (str_to_u64(header, &seconds, ERR_IGNORED) < 0 && time_parse_http(header, &when)) {
         int64_t wait_ns = when - clock_wall_ns();
         seconds = wait_ns > 0 ? (uint64_t)wait_ns / NS_PER_SECOND + 1 : 0;
     }
@@ -21,7 +21,7 @@ uint64_t timing_retry_after_ns(struct str header)
 int64_t timing_skew_ns(struct str date)
 {
     int64_t theirs;
-    return time_parse_http(date, &theirs, ERR_IGNORED) < 0 ? 0 : clock_wall_ns() - theirs;
+    return time_parse_http(date, &theirs) ? clock_wall_ns() - theirs : 0;
 }
 
 bool timing_is_skew(int64_t skew_ns)

@@ -162,7 +162,7 @@ static struct digest next_digest(struct fields *f)
     enum hash_kind kind = next_kind(f);
     struct str hex = next_field(f);
     if (f->good && kind != HASH_NONE)
-        f->good &= digest_parse_hex(kind, hex, &d, ERR_IGNORED) == 0;
+        f->good &= digest_parse_hex(kind, hex, &d);
     return d;
 }
 

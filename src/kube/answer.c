@@ -71,7 +71,7 @@ static void read_retry_after(struct str text, struct answer_outcome *out)
         return;
     if (str_to_u64(text, &seconds, ERR_IGNORED) == 0)
         out->retry_after_ns = min_u64(seconds, 3600) * NS_PER_SECOND;
-    else if (time_parse_http(text, &date, ERR_IGNORED) == 0)
+    else if (time_parse_http(text, &date))
         out->retry_after_ns = date > clock_wall_ns() ? (uint64_t)(date - clock_wall_ns()) : 0;
     else
         return;

@@ -81,8 +81,7 @@ static char *issuer_in(struct str token)
     struct str head, claims;
     auto_sbuf text = SBUF(CLAIMS_MAX);
     auto_json parsed = NULL;
-    if (!str_split(&token, '.', &head) || !str_split(&token, '.', &claims) ||
-        base64_parse(claims, &text, ERR_IGNORED) < 0 ||
+    if (!str_split(&token, '.', &head) || !str_split(&token, '.', &claims) || !base64_parse(claims, &text) ||
         json_parse(sbuf_str(&text), "a token", &parsed, ERR_IGNORED) < 0)
         return NULL;
     struct str issuer = json_member_str(parsed, "iss");

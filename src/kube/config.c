@@ -92,8 +92,7 @@ static int read_pem(const struct kubeconfig_source *s, const json *j, const char
     if (data.len) {
         auto_sbuf pem;
         sbuf_init(&pem, FILE_MAX);
-        /* The sentence of base64_parse() would quote the key. */
-        if (base64_parse(data, &pem, ERR_IGNORED) < 0 || pem.overflow)
+        if (!base64_parse(data, &pem) || pem.overflow)
             return err_set(err, ERR_INVALID, "the kubeconfig's '%s' is not base64", data_name);
         *ret = str_dup(sbuf_str(&pem));
         explicit_bzero(pem.ptr, pem.len);

@@ -4,15 +4,6 @@
 #include "spec/spec.h"
 #include "util/names.h"
 
-static bool holds(const json *array, struct str wanted)
-{
-    struct str value;
-    for (size_t i = 0; i < json_count(array); i++)
-        if (json_as_str(json_item(array, i), &value) && str_eq(value, wanted))
-            return true;
-    return false;
-}
-
 static int read_source(const json *pvc, struct claim *c, struct err *err)
 {
     struct str group = STR_NULL, kind = STR_NULL, name = STR_NULL, from = STR_NULL;
@@ -52,7 +43,7 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
     if (!c.class_name.len)
         c.class_name = json_member_str(annotations, "volume.beta.kubernetes.io/storage-class");
     c.deleting = deleted.len > 0;
-    c.has_finalizer = holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
+    c.has_finalizer = json_holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
     c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
     bool has_volume = c.phase != CLAIM_PENDING || c.volume_name.len > 0;
     c.is_invalid = !has_volume && api_claim_check(pvc, &c.invalid) < 0;

@@ -216,7 +216,7 @@ static bool month(struct str *s, int *ret)
     return false;
 }
 
-int time_parse_http(struct str s, int64_t *ret_wall_ns, struct err *err)
+bool time_parse_http(struct str s, int64_t *ret_wall_ns)
 {
     struct str rest = str_from(s, s.len > 5 ? 5 : 0);
     struct tm tm = {0};
@@ -224,9 +224,7 @@ int time_parse_http(struct str s, int64_t *ret_wall_ns, struct err *err)
               literal(&rest, STR(" ")) && digits(&rest, 4, &tm.tm_year) && literal(&rest, STR(" ")) &&
               clock_digits(&rest, &tm) && literal(&rest, STR(" GMT")) && rest.len == 0;
     tm.tm_year -= 1900;
-    if (!ok || !in_range(&tm) || !wall_of(&tm, 0, 0, ret_wall_ns))
-        return err_set(err, ERR_INVALID, "'%.*s' is not an HTTP date", (int)min_u64(s.len, 64), s.ptr ? s.ptr : "");
-    return 0;
+    return ok && in_range(&tm) && wall_of(&tm, 0, 0, ret_wall_ns);
 }
 
 char *duration_text(uint64_t ns, char *buf)

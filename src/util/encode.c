@@ -34,7 +34,7 @@ static int value_of(unsigned char c)
     return c == '/' || c == '_' ? 63 : -1;
 }
 
-int base64_parse(struct str text, struct sbuf *ret, struct err *err)
+bool base64_parse(struct str text, struct sbuf *ret)
 {
     struct str rest = text;
     uint32_t bits = 0;
@@ -45,7 +45,7 @@ int base64_parse(struct str text, struct sbuf *ret, struct err *err)
     for (size_t i = 0; i < rest.len; i++) {
         int v = value_of((unsigned char)rest.ptr[i]);
         if (v < 0)
-            return err_set(err, ERR_INVALID, "byte %zu is not a base64 character", i + 1);
+            return false;
         bits = bits << 6 | (uint32_t)v;
         have += 6;
         if (have >= 8) {
@@ -53,9 +53,8 @@ int base64_parse(struct str text, struct sbuf *ret, struct err *err)
             sbuf_addc(ret, (char)(bits >> have & 0xFF));
         }
     }
-    if (have == 6 || (bits & ((1U << have) - 1)) != 0)
-        return err_set(err, ERR_INVALID, "a base64 text of %zu characters ends in the middle of a byte", text.len);
-    return 0;
+    /* Bits that are left over must be the zeroes of the last character, less than a whole one. */
+    return have != 6 && (bits & ((1U << have) - 1)) == 0;
 }
 
 /* ---- percent ----------------------------------------------------------------------------------------------------- */

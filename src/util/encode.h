@@ -8,9 +8,9 @@
 void base64_add(struct sbuf *b, const void *bytes, size_t len);    /* RFC 4648, section 4, padded: of headers */
 void base64url_add(struct sbuf *b, const void *bytes, size_t len); /* section 5, unpadded: of JWT */
 
-/* Reads either alphabet, padded or not, and appends to `ret`. A blank, a foreign character, a wrong length or bits left
- * over are ERR_INVALID. */
-must_check int base64_parse(struct str text, struct sbuf *ret, struct err *err);
+/* Reads either alphabet, padded or not, and appends to `ret`. False for a blank, a foreign character, a wrong length or
+ * bits left over. */
+must_check bool base64_parse(struct str text, struct sbuf *ret);
 
 /* Appends `s` to `b` with all bytes encoded but A-Z a-z 0-9 - . _ ~, as AWS's signatures require. */
 void percent_encode(struct str s, struct sbuf *b);

@@ -53,37 +53,31 @@ bool digest_eq(const struct digest *a, const struct digest *b)
     return a->kind == b->kind && memcmp(a->bytes, b->bytes, hash_size(a->kind)) == 0;
 }
 
-static int wrong_size(enum hash_kind kind, struct str text, struct err *err)
-{
-    return err_set(err, ERR_INVALID, "'%.*s' is not a %s value of %zu bytes", (int)min_u64(text.len, 100),
-                   text.ptr ? text.ptr : "", hash_name(kind), hash_size(kind));
-}
-
-int digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret, struct err *err)
+bool digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret)
 {
     auto_sbuf bytes;
     sbuf_init(&bytes, HASH_BYTES_MAX);
-    if (base64_parse(text, &bytes, ERR_IGNORED) < 0 || bytes.overflow || bytes.len != hash_size(kind))
-        return wrong_size(kind, text, err);
+    if (!base64_parse(text, &bytes) || bytes.overflow || bytes.len != hash_size(kind))
+        return false;
     *ret = (struct digest){.kind = (uint8_t)kind};
     if (bytes.len)
         memcpy(ret->bytes, bytes.ptr, bytes.len);
-    return 0;
+    return true;
 }
 
-int digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret, struct err *err)
+bool digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret)
 {
     struct digest d = {.kind = (uint8_t)kind};
     if (text.len != 2 * hash_size(kind))
-        return wrong_size(kind, text, err);
+        return false;
     for (size_t i = 0; i < hash_size(kind); i++) {
         int high = hex_digit(text.ptr[2 * i]), low = hex_digit(text.ptr[2 * i + 1]);
         if (high < 0 || low < 0)
-            return wrong_size(kind, text, err);
+            return false;
         d.bytes[i] = (uint8_t)(high << 4 | low);
     }
     *ret = d;
-    return 0;
+    return true;
 }
 
 void digest_add_base64(const struct digest *d, struct sbuf *b)

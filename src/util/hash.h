@@ -23,8 +23,8 @@ bool hash_combines(enum hash_kind kind);    /* can the values of parts be combin
 bool digest_eq(const struct digest *a, const struct digest *b);
 
 /* From and to the base64 of x-goog-hash and x-amz-checksum-*; hex for ETags and people. */
-must_check int digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret, struct err *err);
-must_check int digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret, struct err *err);
+must_check bool digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret); /* false: invalid */
+must_check bool digest_parse_hex(enum hash_kind kind, struct str text, struct digest *ret);
 void digest_add_base64(const struct digest *d, struct sbuf *b);
 void digest_add_hex(const struct digest *d, struct sbuf *b);
 

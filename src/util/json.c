@@ -200,6 +200,15 @@ const json *json_item(const json *j, size_t index)
     return json_array_get(j, index);
 }
 
+bool json_holds(const json *j, struct str text)
+{
+    struct str s;
+    bool found = json_as_str(j, &s) && str_eq(s, text);
+    for (size_t i = 0; !found && i < json_count(j); i++)
+        found = json_as_str(json_item(j, i), &s) && str_eq(s, text);
+    return found;
+}
+
 bool json_as_str(const json *j, struct str *ret)
 {
     if (!json_is_string(j))

@@ -53,6 +53,7 @@ const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
 const json *json_item(const json *j, size_t index); /* of an array */
 bool json_as_str(const json *j, struct str *ret);
+bool json_holds(const json *j, struct str text);                  /* is it this string, or a list with it? */
 struct str json_str_at(const json *j, const char *path);          /* STR_NULL if there is no string */
 bool json_bool_at(const json *j, const char *path);               /* false unless it is `true` */
 const json *json_member(const json *object, const char *name);    /* by its whole name, dots and all: annotations */

@@ -150,14 +150,14 @@ static bool seconds_of(const ASN1_TIME *t, int64_t *ret)
     return true;
 }
 
-int x509_validity_of(struct str pem, struct x509_validity *ret, struct err *err)
+bool x509_validity_of(struct str pem, struct x509_validity *ret)
 {
     struct x509_validity life;
     auto_x509 x = read_certificate(pem);
     if (!x || !seconds_of(X509_get0_notBefore(x), &life.from_s) || !seconds_of(X509_get0_notAfter(x), &life.until_s))
-        return err_set(err, ERR_INVALID, "there is no readable PEM certificate");
+        return false;
     *ret = life;
-    return 0;
+    return true;
 }
 
 bool x509_is_signed_by(const char *certificate, const char *authority)

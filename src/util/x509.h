@@ -23,8 +23,8 @@ must_check int x509_make_authority(const char *name, struct x509_validity life, 
 must_check int x509_make_server(const struct x509_pair *authority, const char *const *names, size_t count,
                                 struct x509_validity life, struct x509_pair *ret, struct err *err);
 
-/* The validity of the first certificate in `pem`; ERR_INVALID if it is unreadable. */
-must_check int x509_validity_of(struct str pem, struct x509_validity *ret, struct err *err);
+/* The validity of the first certificate in `pem`; false if it is unreadable. */
+must_check bool x509_validity_of(struct str pem, struct x509_validity *ret);
 
 bool x509_is_signed_by(const char *certificate, const char *authority);
 bool x509_is_pair(const struct x509_pair *p); /* the key is the certificate's */

@@ -399,7 +399,6 @@ static void upload_answer(const struct request *r, struct piece *body, struct re
 static bool add_source(const json *source, struct piece *ret)
 {
     struct str name;
-    struct err ignored;
     auto_thing t = {.content = NULL};
     if (!json_as_str(json_at(source, "name"), &name) || !objects_find(name, &t))
         return false;
@@ -410,8 +409,8 @@ static bool add_source(const json *source, struct piece *ret)
         digest_piece(ret);
         return true;
     }
-    return digest_parse_base64(HASH_CRC32C, str_of(t.crc32c), &ret->crc32c, &ignored) == 0 &&
-           digest_parse_base64(HASH_CRC64NVME, str_of(t.crc64), &ret->crc64, &ignored) == 0;
+    return digest_parse_base64(HASH_CRC32C, str_of(t.crc32c), &ret->crc32c) &&
+           digest_parse_base64(HASH_CRC64NVME, str_of(t.crc64), &ret->crc64);
 }
 
 /* The key ends in "/compose", and the body names the sources. */

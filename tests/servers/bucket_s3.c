@@ -100,14 +100,13 @@ static void page_parse(const struct request *r, struct page *g)
 {
     char text[2 * KEY_MAX_BYTES + 1];
     auto_sbuf token;
-    struct err ignored;
     sbuf_init(&token, KEY_MAX_BYTES);
     request_query(r, "prefix", g->prefix, sizeof g->prefix);
     request_query(r, "delimiter", g->delimiter, sizeof g->delimiter);
     g->old = !request_asks(r, "list-type");
     request_query(r, g->old ? "marker" : "start-after", g->after, sizeof g->after);
-    if (!g->old && request_query(r, "continuation-token", text, sizeof text) &&
-        base64_parse(str_of(text), &token, &ignored) == 0 && token.ptr)
+    if (!g->old && request_query(r, "continuation-token", text, sizeof text) && base64_parse(str_of(text), &token) &&
+        token.ptr)
         snprintf(g->after, sizeof g->after, "%s", token.ptr);
     g->max = request_query(r, "max-keys", text, sizeof text) ? strtoull(text, NULL, 10) : PAGE_MAX;
     g->max = min_u64(g->max, PAGE_MAX);

@@ -28,7 +28,7 @@ static bool hash_header(const struct store_call *c, struct digest *ret)
     while (str_split(&rest, ',', &field)) {
         field = str_trim(field);
         if (str_starts(field, STR("crc32c=")))
-            return digest_parse_base64(HASH_CRC32C, str_from(field, 7), ret, ERR_IGNORED) == 0;
+            return digest_parse_base64(HASH_CRC32C, str_from(field, 7), ret);
     }
     return false;
 }

@@ -125,15 +125,14 @@ static int read_number(const json *j, const char *name, uint64_t *ret, struct er
 static int read_digest(const json *j, struct digest *ret, struct err *err)
 {
     struct str crc = STR_NULL, md5 = STR_NULL;
-    int r = json_opt_str(j, "crc32c", &crc, err);
-    if (r == 0)
-        r = json_opt_str(j, "md5Hash", &md5, err);
+    int r = json_strings(j, err, {"?crc32c", &crc}, {"?md5Hash", &md5});
     if (r < 0)
         return r;
     /* The CRC is preferred to the longer MD5: it combines over parts and costs almost nothing. */
-    if (crc.len)
-        return digest_parse_base64(HASH_CRC32C, crc, ret, err);
-    return md5.len ? digest_parse_base64(HASH_MD5, md5, ret, err) : 0;
+    struct str text = crc.len ? crc : md5;
+    if (text.len && !digest_parse_base64(crc.len ? HASH_CRC32C : HASH_MD5, text, ret))
+        return err_set(err, ERR_INVALID, "'%.*s' is not a checksum", STR_FMT(str_sub(text, 0, 100)));
+    return 0;
 }
 
 int gcs_read_object(const json *j, struct store_object *ret, struct err *err)

@@ -32,7 +32,7 @@ static bool full_checksum(const struct store_call *c, struct digest *ret)
         return false;
     for (size_t i = 0; i < countof(kinds); i++) {
         struct str text = call_answer_header(c, s3_checksum_header(kinds[i]));
-        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret, ERR_IGNORED) == 0)
+        if (text.len && str_find(text, '-') < 0 && digest_parse_base64(kinds[i], text, ret))
             return true;
     }
     return false;
@@ -44,8 +44,7 @@ static bool etag_md5(const struct store_call *c, struct str etag, struct digest 
     struct str sse = call_answer_header(c, "x-amz-server-side-encryption");
     bool plain = sse.len == 0 || str_eq(sse, STR("AES256"));
     bool customer = call_answer_header(c, "x-amz-server-side-encryption-customer-algorithm").len > 0;
-    return plain && !customer && !etag_is_weak(etag) &&
-           digest_parse_hex(HASH_MD5, etag_bare(etag), ret, ERR_IGNORED) == 0;
+    return plain && !customer && !etag_is_weak(etag) && digest_parse_hex(HASH_MD5, etag_bare(etag), ret);
 }
 
 /* Splits "<digest>-<count>"; the count is missing if the type is COMPOSITE. */
@@ -66,11 +65,11 @@ void s3_describe_parts(struct store_call *c, enum hash_kind kind, struct str che
     struct str digest;
     is_composite |= str_find(checksum, '-') >= 0;
     if (checksum.len && is_composite && split_count(checksum, &digest, &r->composite_parts) &&
-        digest_parse_base64(kind, digest, &r->composite, ERR_IGNORED) == 0)
+        digest_parse_base64(kind, digest, &r->composite))
         return;
     etag = etag_unquoted(etag);
     if (str_find(etag, '-') >= 0 && split_count(etag, &digest, &r->composite_parts) &&
-        digest_parse_hex(HASH_MD5, digest, &r->composite, ERR_IGNORED) == 0)
+        digest_parse_hex(HASH_MD5, digest, &r->composite))
         return;
     r->composite = (struct digest){0};
 }
@@ -92,7 +91,7 @@ void s3_describe(struct store_call *c, bool whole)
     *o = (struct store_object){.key = c->job.args.write.key, .etag = call_keep(c, call_answer_header(c, "etag"))};
     if (whole && length.len && str_to_u64(length, &o->size_bytes, ERR_IGNORED) < 0)
         o->size_bytes = 0;
-    if (time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns, ERR_IGNORED) < 0)
+    if (!time_parse_http(call_answer_header(c, "last-modified"), &o->mtime_ns))
         o->mtime_ns = 0;
     if (whole && !full_checksum(c, &o->digest) && !etag_md5(c, o->etag, &o->digest))
         o->digest.kind = HASH_NONE;

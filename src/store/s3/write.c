@@ -294,7 +294,7 @@ static void describe_complete(struct store_call *c, const struct s3_reply *a)
     for (size_t i = 0; i < args->parts.count; i++)
         o->size_bytes += args->parts.list[i].size_bytes;
     if (a->checksum.len && !a->checksum_is_composite && str_find(a->checksum, '-') < 0 &&
-        digest_parse_base64(a->checksum_kind, a->checksum, &o->digest, ERR_IGNORED) < 0)
+        !digest_parse_base64(a->checksum_kind, a->checksum, &o->digest))
         o->digest.kind = HASH_NONE;
     s3_describe_parts(c, a->checksum_kind, a->checksum, a->checksum_is_composite, a->etag);
 }

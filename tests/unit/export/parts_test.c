@@ -24,9 +24,8 @@ static void md5s_become_the_etag_of_an_upload_in_parts(void **state)
     const struct logbook_part parts[] = {{.size_bytes = 1, .digest = digest_of(HASH_MD5, STR("a"))},
                                          {.size_bytes = 1, .digest = digest_of(HASH_MD5, STR("b"))}};
     struct digest told, made = parts_composite(parts, countof(parts));
-    struct err err;
     (void)state;
-    assert_int_equal(digest_parse_hex(HASH_MD5, STR("96e024ba2074fe77e8e965ba43a704be"), &told, &err), 0);
+    assert_true(digest_parse_hex(HASH_MD5, STR("96e024ba2074fe77e8e965ba43a704be"), &told));
     assert_true(digest_eq(&made, &told));
     assert_int_equal(joined(HASH_MD5, HASH_MD5).kind, HASH_NONE);
 }

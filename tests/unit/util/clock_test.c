@@ -43,7 +43,7 @@ static void difference_of_any_two_times_does_not_overflow(void **state)
                                          "9999-12-31T23:59:59Z"};
     for (size_t i = 0; i < countof(beyond); i++)
         assert_int_equal(time_parse(str_of(beyond[i]), &last, &err), -ERR_RANGE);
-    assert_int_equal(time_parse_http(STR("Sat, 21 Nov 1700 09:30:00 GMT"), &last, &err), -ERR_INVALID);
+    assert_false(time_parse_http(STR("Sat, 21 Nov 1700 09:30:00 GMT"), &last));
     assert_int_equal(time_from_spec((struct timespec){1, 5}), 1000000005);
     assert_true(time_from_spec((struct timespec){INT64_MAX, 0}) - time_from_spec((struct timespec){INT64_MIN, 0}) > 0);
 }
@@ -51,12 +51,11 @@ static void difference_of_any_two_times_does_not_overflow(void **state)
 static void http_dates_are_read(void **state)
 {
     (void)state;
-    struct err err;
     int64_t ns;
-    assert_int_equal(time_parse_http(STR("Sat, 21 Nov 2026 09:30:00 GMT"), &ns, &err), 0);
+    assert_true(time_parse_http(STR("Sat, 21 Nov 2026 09:30:00 GMT"), &ns));
     assert_int_equal(ns, 1795253400000000000);
-    assert_int_equal(time_parse_http(STR("Sat"), &ns, &err), -ERR_INVALID);
-    assert_int_equal(time_parse_http(STR("Sat, 21 Nox 2026 09:30:00 GMT"), &ns, &err), -ERR_INVALID);
+    assert_false(time_parse_http(STR("Sat"), &ns));
+    assert_false(time_parse_http(STR("Sat, 21 Nox 2026 09:30:00 GMT"), &ns));
 }
 
 static void times_and_spans_are_written_for_people(void **state)

@@ -170,16 +170,15 @@ static void hash_in_pieces_equals_the_whole_and_begins_again(void **state)
 static void values_are_read_and_written_as_stores_write_them(void **state)
 {
     (void)state;
-    struct err err;
     struct digest d;
     auto_sbuf b;
     sbuf_init(&b, 100);
-    assert_int_equal(digest_parse_base64(HASH_CRC32C, STR("4waSgw=="), &d, &err), 0);
+    assert_true(digest_parse_base64(HASH_CRC32C, STR("4waSgw=="), &d));
     digest_add_hex(&d, &b);
     sbuf_addc(&b, ' ');
     digest_add_base64(&d, &b);
     assert_string_equal(b.ptr, "e3069283 4waSgw==");
-    assert_int_equal(digest_parse_hex(HASH_MD5, STR("D41D8CD98F00B204E9800998ECF8427E"), &d, &err), 0);
+    assert_true(digest_parse_hex(HASH_MD5, STR("D41D8CD98F00B204E9800998ECF8427E"), &d));
     struct digest empty = sum_of(HASH_MD5, "", 0);
     assert_true(digest_eq(&d, &empty));
 }
@@ -187,14 +186,12 @@ static void values_are_read_and_written_as_stores_write_them(void **state)
 static void values_of_another_length_or_alphabet_are_refused(void **state)
 {
     (void)state;
-    struct err err;
     struct digest d;
-    assert_int_equal(digest_parse_base64(HASH_CRC32C, STR("4waS"), &d, &err), -ERR_INVALID);
-    assert_int_equal(digest_parse_base64(HASH_CRC32C, STR("4wa!gw=="), &d, &err), -ERR_INVALID);
-    assert_int_equal(digest_parse_base64(HASH_CRC32C, STR(""), &d, &err), -ERR_INVALID);
-    assert_int_equal(digest_parse_hex(HASH_MD5, STR("d41d8cd98f00b204e9800998ecf8427"), &d, &err), -ERR_INVALID);
-    assert_int_equal(digest_parse_hex(HASH_CRC32, STR("e30692zz"), &d, &err), -ERR_INVALID);
-    assert_non_null(strstr(err.text, "crc32 value of 4 bytes"));
+    assert_false(digest_parse_base64(HASH_CRC32C, STR("4waS"), &d));
+    assert_false(digest_parse_base64(HASH_CRC32C, STR("4wa!gw=="), &d));
+    assert_false(digest_parse_base64(HASH_CRC32C, STR(""), &d));
+    assert_false(digest_parse_hex(HASH_MD5, STR("d41d8cd98f00b204e9800998ecf8427"), &d));
+    assert_false(digest_parse_hex(HASH_CRC32, STR("e30692zz"), &d));
 }
 
 static void hash_of_an_unknown_kind_is_empty(void **state)
