@@ -11,11 +11,12 @@ import pytest
 
 from paths import TOP
 
-from . import features_calls, features_data, features_names, features_rights, mounts
+from . import features_calls, features_data, features_names, features_programs, features_rights, mounts
 from .conftest import public_folder
 
 PAGE = TOP / "docs/design/004-mounts.md"
-FEATURES = features_data.FEATURES | features_names.FEATURES | features_rights.FEATURES | features_calls.FEATURES
+FEATURES = (features_data.FEATURES | features_names.FEATURES | features_rights.FEATURES | features_calls.FEATURES |
+            features_programs.FEATURES)
 
 
 def outcome(act, folder):
