@@ -214,7 +214,9 @@ static int set_xattr(struct request *rq, fuse_ino_t ino, const char *name, const
     if (rq->resent && !was_there)
         flags &= ~XATTR_CREATE; /* made by the earlier run, if it exists now */
     test_point(rq->session, "setxattr", "before");
+    caps_fsetid(true); /* an ACL sets the mode, too: without this, a directory of a foreign group loses S_ISGID */
     int r = setxattr(path, name, value, size, flags) < 0 ? -errno : 0;
+    caps_fsetid(false);
     test_point(rq->session, "setxattr", "after-act");
     return r;
 }

@@ -121,6 +121,67 @@ def owned_by_nobody_else(folder):
     return mode_of(folder / "file") == "0o100755"
 
 
+def acl_and_set_group_id(folder):
+    """A directory of a group that the setter is not in, as a shared one is made."""
+    shared, seen = folder / "shared", []
+    shared.mkdir()
+    os.chown(shared, 3, 4)
+    for name, words in (("own", ["-m", "u:7:rwx"]), ("default", ["-d", "-m", "u:7:rwx"]), ("none", ["-b"])):
+        os.chmod(shared, 0o2771)
+        subprocess.run(["setfacl", *words, shared], check=True)
+        os.mkdir(shared / name)
+        seen.append((mode_of(shared), mode_of(shared / name), os.stat(shared / name).st_gid))
+    return seen
+
+
+def acl_by_a_stranger(folder):
+    """Whether the bit goes when the owner, who is not in the group, sets an ACL."""
+    shared = folder / "shared"
+    shared.mkdir()
+    os.chown(shared, OTHER, 4)
+    os.chmod(shared, 0o2771)
+    as_user(OTHER, lambda: subprocess.run(["setfacl", "-m", "u:7:rwx", shared], check=True))
+    return mode_of(shared) == "0o40771"
+
+
+def look(top):
+    """The names of a tree with everything that a copy keeps."""
+    found = []
+    for at, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(at, name)
+            seen = os.lstat(path)
+            found.append((os.path.relpath(path, top), oct(seen.st_mode), seen.st_uid, seen.st_gid, seen.st_mtime_ns,
+                          stat.S_ISDIR(seen.st_mode) or (seen.st_nlink, seen.st_size),
+                          sorted((key, os.getxattr(path, key, follow_symlinks=False)) for key in os.listxattr(path, follow_symlinks=False))))
+    return sorted(found)
+
+
+def copies(folder):
+    """cp(1) and tar(1) of a tree with everything in it."""
+    tree = folder / "tree"
+    (tree / "shared").mkdir(parents=True)
+    (tree / "shared/file").write_bytes(os.urandom(9999))
+    os.setxattr(tree / "shared/file", "user.key", b"value")
+    subprocess.run(["setfacl", "-m", "u:7:r", tree / "shared/file"], check=True)
+    (tree / "link").symlink_to("shared/file")
+    os.link(tree / "shared/file", tree / "second")
+    os.mkfifo(tree / "fifo")
+    os.chown(tree / "shared", 3, 4)
+    os.chmod(tree / "shared", 0o2751)
+    os.utime(tree / "shared/file", ns=(123456789123, 987654321987))
+    sparse = opened(tree / "sparse")
+    os.ftruncate(sparse, 1 << 20)
+    os.pwrite(sparse, b"x", 500_000)
+    subprocess.run(["cp", "-a", tree, folder / "copy"], check=True)
+    (folder / "unpacked").mkdir()
+    words = ["tar", "--xattrs", "--acls", "--sparse", "--format=posix"]
+    subprocess.run([*words, "-C", tree, "-cf", folder / "tar", "."], check=True)
+    subprocess.run([*words, "-C", folder / "unpacked", "-xpf", folder / "tar"], check=True)
+    whole = look(tree)
+    return len(whole), look(folder / "copy") == whole, look(folder / "unpacked") == whole
+
+
 def killed_holders(folder):
     """Locks of a process that SIGKILL ends: refused before, given after."""
     os.close(file_of(folder))
@@ -336,6 +397,9 @@ FEATURES = {
     "an unaligned read after fcntl(2) has set O_DIRECT": direct_later,
     "a write by root keeps the bits": written_by_root,
     "chown of neither owner nor group clears the bits": owned_by_nobody_else,
+    "ACLs and set-group-id directories": acl_and_set_group_id,
+    "an ACL by an owner outside the group clears set-group-id": acl_by_a_stranger,
+    "copies of a tree": copies,
     "locks of a killed process": killed_holders,
     "locks and mappings of wrong descriptors": wrong_descriptors,
     "root without capabilities": powerless_root,
