@@ -8,16 +8,13 @@
 #include <stdio.h>
 #include <sys/xattr.h>
 
-/* In the namespace "trusted": containers without CAP_SYS_ADMIN can neither read nor write it. */
-#define MARK "trusted.cistern.group"
-
 enum { MARK_MAX = 16 };
 
 static bool is_kept(const struct session *s, int fd)
 {
     char path[FD_PATH_MAX], mark[MARK_MAX], ours[MARK_MAX];
     int want = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
-    ssize_t n = getxattr(fd_path(fd, path), MARK, mark, sizeof mark);
+    ssize_t n = getxattr(fd_path(fd, path), GROUP_MARK, mark, sizeof mark);
     return n == want && memcmp(mark, ours, (size_t)n) == 0;
 }
 
@@ -41,7 +38,7 @@ int group_keep(const struct session *s, int fd)
 {
     char path[FD_PATH_MAX], ours[MARK_MAX];
     int n = snprintf(ours, sizeof ours, "%" PRIu32, s->config->group);
-    return setxattr(fd_path(fd, path), MARK, ours, (size_t)n, 0) < 0 ? -errno : 0;
+    return setxattr(fd_path(fd, path), GROUP_MARK, ours, (size_t)n, 0) < 0 ? -errno : 0;
 }
 
 /* The disk does not know that the directory is shown with the mount's group and S_ISGID. */
@@ -64,16 +61,4 @@ int group_inherit(const struct session *s, int dir, int fd)
         return inherit_shown(s, fd, &made);
     bool taken = at.st_mode & S_ISGID && at.st_gid != s->config->group && made.st_gid == at.st_gid;
     return taken && !S_ISLNK(made.st_mode) ? group_keep(s, fd) : 0;
-}
-
-size_t group_hide_mark(char *names, size_t len)
-{
-    for (size_t at = 0, n; at < len; at += n) {
-        n = strnlen(names + at, len - at) + 1;
-        if (n != sizeof MARK || memcmp(names + at, MARK, n) != 0)
-            continue;
-        memmove(names + at, names + at + n, len - at - n);
-        return len - n;
-    }
-    return len;
 }

@@ -186,6 +186,30 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     reply_bytes(req, n, xattr_error(name, error), bytes, room);
 }
 
+/* XFS lists ACLs a second time, to callers with CAP_SYS_ADMIN as we are. Users without it could list these names, but
+ * not read them, which ends rsync(1) with an error. */
+static bool is_hidden(const char *name, size_t len)
+{
+    static const char *const hidden[] = {GROUP_MARK, "trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT"};
+    for (size_t k = 0; k < countof(hidden); k++)
+        if (len == strlen(hidden[k]) && memcmp(name, hidden[k], len) == 0)
+            return true;
+    return false;
+}
+
+static size_t hide_names(char *names, size_t len)
+{
+    size_t kept = 0;
+    for (size_t at = 0, n; at < len; at += n + 1) {
+        n = strnlen(names + at, len - at);
+        if (is_hidden(names + at, n))
+            continue;
+        memmove(names + kept, names + at, n + 1);
+        kept += n + 1;
+    }
+    return kept;
+}
+
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
     char path[FD_PATH_MAX];
@@ -194,7 +218,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
     ssize_t n = fd == -EOPNOTSUPP ? 0 : fd < 0 ? -1 : listxattr(path, bytes, XATTR_MAX);
     int error = fd < 0 ? -fd : errno;
     if (n > 0)
-        n = (ssize_t)group_hide_mark(bytes, (size_t)n);
+        n = (ssize_t)hide_names(bytes, (size_t)n);
     if (room > 0 && n > (ssize_t)room) {
         n = -1;
         error = ERANGE;

@@ -118,8 +118,8 @@ void group_show(const struct session *s, int fd, struct stat *st); /* attributes
 int group_keep(const struct session *s, int fd);
 /* A file that was just made in `dir` gets its group and S_ISGID as `dir` is shown. 0 or -errno. */
 int group_inherit(const struct session *s, int dir, int fd);
-/* Removes our mark from a list of extended attributes; returns the new length. */
-size_t group_hide_mark(char *names, size_t len);
+/* In the namespace "trusted": containers without CAP_SYS_ADMIN can neither read nor write it. No listing shows it. */
+#define GROUP_MARK "trusted.cistern.group"
 
 /* ---- fsuid.c: credentials ---------------------------------------------------------------------------------------- */
 

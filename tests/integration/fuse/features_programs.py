@@ -144,6 +144,22 @@ def acl_by_a_stranger(folder):
     return mode_of(shared) == "0o40771"
 
 
+def listed(folder, name):
+    """Whether root without CAP_SYS_ADMIN finds an attribute in a listing."""
+    path = folder / "file"
+    os.close(file_of(folder))
+    os.setxattr(path, "trusted.other", b"value")
+    subprocess.run(["setfacl", "-m", "u:7:r", path], check=True)
+
+    def find():
+        if name in os.listxattr(path):
+            os.getxattr(path, name)
+            return
+        raise OSError(errno.EXDEV, "not listed")
+
+    return without([], find), without([SYS_ADMIN], find)
+
+
 def look(top):
     """The names of a tree with everything that a copy keeps."""
     found = []
@@ -399,6 +415,10 @@ FEATURES = {
     "chown of neither owner nor group clears the bits": owned_by_nobody_else,
     "ACLs and set-group-id directories": acl_and_set_group_id,
     "an ACL by an owner outside the group clears set-group-id": acl_by_a_stranger,
+    "a listing of ACLs": lambda f: listed(f, "system.posix_acl_access"),
+    "a listing of ACLs without CAP_SYS_ADMIN": lambda f: listed(f, "trusted.SGI_ACL_FILE")[1],
+    "a listing of ACLs as XFS stores them": lambda f: listed(f, "trusted.SGI_ACL_FILE")[0] == "done",
+    "a listing of trusted.* without CAP_SYS_ADMIN": lambda f: listed(f, "trusted.other")[1],
     "copies of a tree": copies,
     "locks of a killed process": killed_holders,
     "locks and mappings of wrong descriptors": wrong_descriptors,
