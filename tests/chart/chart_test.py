@@ -64,6 +64,7 @@ def test_rendered_manifests_are_valid_without_unknown_fields(values, tmp_path):
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "device": "/dev/sdb"}]}, "device is of the type disk"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": False, "ephemeral": True}]}, "needs requireMount"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5, "requireMount": "no"}]}, "boolean"),
+    ({"pools": [{"name": "a", "type": "dir", "path": "/a", "reservePercent": 5, "requireMount": False}]}, "at the top of the node"),
     ({"pools": [{"name": "a", "type": "dir", "path": "/mnt/a", "reservePercent": 5}, {"name": "b", "type": "dir", "path": "/mnt/a", "reservePercent": 5}]},
      "'a' and 'b' have the same nodes and the same path"),
     ({"storageClasses": [{"name": "c", "parameters": {"pool": "nvme"}}]}, "'c' has volumes in pool 'nvme', and pools has default"),
