@@ -163,6 +163,12 @@ struct run_store {
     uint64_t head_only_files;   /* and under GUARD_HEAD */
 };
 
+/* Of the files so far: enough of one kind in a row stop the run. */
+struct run_outcomes {
+    size_t successes, refusals; /* consecutive refusals before any success */
+    size_t busy;                /* consecutive files for which the store was busy */
+};
+
 struct run_stop {
     atomic_bool requested;
     struct mail mail;
@@ -191,8 +197,7 @@ struct export_run {
     struct heap waiting; /* of struct waiting_file */
     unsigned *tries;     /* owned; per file */
     struct run_markers markers;
-    size_t successes, refusals; /* consecutive refusals before any success */
-    size_t busy;                /* consecutive files for which the store was busy */
+    struct run_outcomes outcomes;
     struct timer wake;
     struct timer deadline;
     struct watch leases;

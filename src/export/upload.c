@@ -240,8 +240,8 @@ void run_file_sent(struct upload *own_u, enum run_event how)
         run_file_unrecorded(own_u, &err);
         return;
     }
-    r->successes++;
-    r->busy = 0;
+    r->outcomes.successes++;
+    r->outcomes.busy = 0;
     pthread_mutex_lock(&r->lock);
     count_settled(r, planned_bytes(own_u));
     r->counts.done_files++;
@@ -290,9 +290,10 @@ static void note_refusal(const struct upload *u, struct err *err)
     bool is_local = u->state == UPLOAD_NEW && err->sys != 0; /* the file cannot be opened */
     if (is_local)
         return;
-    r->refusals = may_concern_all_files(r, err) ? r->refusals + 1 : 0;
-    r->busy = is_busy(err) ? r->busy + 1 : 0;
-    bool is_likely = (r->successes == 0 && r->refusals >= REFUSALS_MAX) || r->busy >= REFUSALS_MAX;
+    r->outcomes.refusals = may_concern_all_files(r, err) ? r->outcomes.refusals + 1 : 0;
+    r->outcomes.busy = is_busy(err) ? r->outcomes.busy + 1 : 0;
+    bool is_likely =
+        (r->outcomes.successes == 0 && r->outcomes.refusals >= REFUSALS_MAX) || r->outcomes.busy >= REFUSALS_MAX;
     if (!is_likely && !concerns_all_files(r, err))
         return;
     if (is_likely)

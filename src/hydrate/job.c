@@ -57,11 +57,11 @@ static void job_object_failed(struct hydrate_job *j, enum hydrate_fault_kind kin
     struct hydrate_large *g = j->large;
     if (g && !fault_is_fatal(err)) {
         j->large = NULL;
-        large_part_failed(l, g, kind, err, j->attempts);
+        large_part_failed(l, g, kind, err, j->tries.count);
     } else {
         if (!fault_is_fatal(err))
             small_discard(l, &j->entry);
-        object_failed(l->h, kind, j->entry.path, err, j->attempts);
+        object_failed(l->h, kind, j->entry.path, err, j->tries.count);
     }
     job_release(j);
 }
@@ -292,8 +292,8 @@ static void note_first_byte(struct hydrate_lane *l, uint64_t ns)
 /* At the first byte: a refusal has no body, so at the end of the bodies the refusals would seem more than they are. */
 static void note_answer(struct hydrate_job *j, bool refused)
 {
-    j->is_answered = true;
-    window_answered(&j->lane->h->window, j->sent_ns, loop_now_ns(j->lane->worker.loop), refused);
+    j->tries.is_answered = true;
+    window_answered(&j->lane->h->window, j->tries.sent_ns, loop_now_ns(j->lane->worker.loop), refused);
 }
 
 static void note_failure(struct hydrate_job *j, const struct store_reply *r)
@@ -303,8 +303,8 @@ static void note_failure(struct hydrate_job *j, const struct store_reply *r)
     uint64_t now_ns = loop_now_ns(j->lane->worker.loop);
     a->err = r->err;
     a->kind = fault_kind_of_reply(r);
-    j->is_damaged = r->is_malformed || r->status / 100 == 2;
-    a->may_retry = store_retry_delay(s, r, j->attempts, now_ns - j->started_ns, &a->retry_ns);
+    j->tries.is_damaged = r->is_malformed || r->status / 100 == 2;
+    a->may_retry = store_retry_delay(s, r, j->tries.count, now_ns - j->tries.started_ns, &a->retry_ns);
     if (r->slow_down && r->retry_after_ns == 0 && window_refusals_are_few(&j->lane->h->window))
         a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
     if (r->slow_down)
@@ -321,13 +321,13 @@ static void get_done(void *ctx, const struct store_reply *r)
     job_pause(j, false);
     atomic_fetch_add(&h->progress.requests, r->requests - r->turned_away); /* a refused connection sent none */
     atomic_fetch_add(&h->progress.hedged, r->hedged);
-    if (r->first_byte_ns && !j->is_answered)
+    if (r->first_byte_ns && !j->tries.is_answered)
         note_answer(j, r->slow_down);
     j->answer.code = r->code;
     j->answer.refused = r->slow_down;
     if (r->turned_away) {
-        j->attempts--;
-        j->started_ns = now_ns;
+        j->tries.count--;
+        j->tries.started_ns = now_ns;
     }
     if (j->answer.is_other_version) {
         j->answer.code = -ERR_CHANGED;
@@ -357,7 +357,7 @@ static int get_data(void *ctx, const char *bytes, size_t len)
     struct hydrate_job *j = ctx;
     if (j->answer.is_other_version)
         return -ERR_CHANGED;
-    if (!j->is_answered)
+    if (!j->tries.is_answered)
         note_answer(j, false);
     else
         window_served(&j->lane->h->window, loop_now_ns(j->lane->worker.loop));
@@ -369,12 +369,12 @@ static void get(struct hydrate_job *j)
     struct hydrate *h = j->lane->h;
     struct store_object object;
     object_of_entry(j->lane, &j->entry, &object);
-    j->attempts++;
-    j->sent_ns = loop_now_ns(j->lane->worker.loop);
-    rate_reserve(&h->window.starts, STARTS_UNIT, j->sent_ns);
+    j->tries.count++;
+    j->tries.sent_ns = loop_now_ns(j->lane->worker.loop);
+    rate_reserve(&h->window.starts, STARTS_UNIT, j->tries.sent_ns);
     job_become(j, JOB_GET);
     j->received = j->skip = 0;
-    j->is_answered = j->answer.is_other_version = false;
+    j->tries.is_answered = j->answer.is_other_version = false;
     j->io_error = 0;
     j->offset = 0;
     j->len = j->entry.size_bytes;
@@ -389,9 +389,9 @@ static void get(struct hydrate_job *j)
                           .len = j->len,
                           .rate = h->o.bytes_per_second ? &h->rate : NULL,
                           .ctx = j,
-                          .attempts = j->attempts - 1,
-                          .new_connection = j->attempts > 1 && j->is_damaged,
-                          .patient = j->attempts > 1,
+                          .attempts = j->tries.count - 1,
+                          .new_connection = j->tries.count > 1 && j->tries.is_damaged,
+                          .patient = j->tries.count > 1,
                           .on_head = j->large && !j->large->is_pinned ? get_head : NULL,
                           .on_data = get_data,
                           .on_done = get_done};
@@ -468,7 +468,7 @@ void job_begin(struct hydrate_lane *l, const struct hydrate_unit *u)
     j->entry = u->entry;
     j->large = u->large;
     j->part = u->part;
-    j->started_ns = loop_now_ns(l->worker.loop);
+    j->tries.started_ns = loop_now_ns(l->worker.loop);
     list_add(&l->running, &j->node);
     l->running_count++;
     j->in_flight = u->entry.size_bytes;

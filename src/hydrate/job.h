@@ -47,6 +47,15 @@ struct job_answer {
     struct err err;
 };
 
+/* The attempts to get the bytes of a job. */
+struct job_tries {
+    unsigned count;
+    bool is_answered; /* the running one; counted by the window */
+    bool is_damaged;  /* the last reply's body */
+    uint64_t started_ns;
+    uint64_t sent_ns; /* of the running one */
+};
+
 struct hydrate_job {
     struct hydrate_lane *lane;
     struct list_node node; /* in the lane's list of running or of free jobs */
@@ -68,11 +77,7 @@ struct hydrate_job {
     struct hash hash;
     struct store_job *get;
     uint64_t in_flight; /* its share of progress.in_flight */
-    unsigned attempts;
-    bool is_answered; /* this attempt; counted by the window */
-    bool is_damaged;  /* the last reply's body */
-    uint64_t started_ns;
-    uint64_t sent_ns; /* of this attempt */
+    struct job_tries tries;
     struct timer backoff;
     struct budget_waiter waiter;
     struct mail granted;
