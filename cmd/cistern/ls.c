@@ -410,11 +410,16 @@ static int run(struct ls *l, struct err *err)
     return r;
 }
 
-static size_t dir_len_of(struct str prefix)
+static void set_store(struct ls *l, struct store *s)
 {
-    while (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/')
-        prefix.len--;
-    return prefix.len;
+    l->store = s;
+    sbuf_init(&l->prefix, 1 << 20);
+    sbuf_init(&l->token, 1 << 20);
+    sbuf_init(&l->rounds.key, 1 << 20);
+    sbuf_add(&l->prefix, store_prefix(s));
+    l->dir_len = l->prefix.len;
+    while (l->dir_len > 0 && l->prefix.ptr[l->dir_len - 1] != '/')
+        l->dir_len--;
 }
 
 /* A bucket may be empty. A prefix without objects is usually a mistyped one. */
@@ -436,12 +441,8 @@ int ls_sum(struct store *s, const char *uri, const struct filter *f, bool allow_
 {
     struct err err;
     flags.sum = flags.recursive = true;
-    struct ls l = {.store = s, .filter = *f, .terms = terms, .over_fd = -1};
-    sbuf_init(&l.prefix, 1 << 20);
-    sbuf_init(&l.token, 1 << 20);
-    sbuf_init(&l.rounds.key, 1 << 20);
-    sbuf_add(&l.prefix, store_prefix(s));
-    l.dir_len = dir_len_of(sbuf_str(&l.prefix));
+    struct ls l = {.filter = *f, .terms = terms, .over_fd = -1};
+    set_store(&l, s);
     if (run(&l, &err) < 0)
         return (int)exit_with(&err, globals.json);
     print_sum(&l);
@@ -457,15 +458,10 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
                         err);
     if (r < 0)
         return r;
-    l->store = *ret_store;
     l->manifest = flags.manifest ? fopen(flags.manifest, "we") : NULL;
     if (flags.manifest && !l->manifest)
         return err_sys(err, errno, "cannot write '%s'", flags.manifest);
-    sbuf_init(&l->prefix, 1 << 20);
-    sbuf_init(&l->token, 1 << 20);
-    sbuf_init(&l->rounds.key, 1 << 20);
-    sbuf_add(&l->prefix, store_prefix(*ret_store));
-    l->dir_len = dir_len_of(sbuf_str(&l->prefix));
+    set_store(l, *ret_store);
     return 0;
 }
 

@@ -46,31 +46,25 @@ bool group_is_step_name(struct str name)
     return false;
 }
 
-/* Compares `path` with directory + "/" + name without building it. */
-static int cmp_joined(struct str path, struct str directory, struct str name)
+struct joined_path {
+    struct str directory, name;
+};
+
+/* Compares directory + "/" + name with the path of a file, without building it. */
+static int cmp_joined(const void *joined, const void *file)
 {
-    int c = str_cmp(str_sub(path, 0, directory.len), directory);
-    if (c != 0)
-        return c;
-    struct str rest = str_from(path, directory.len);
-    c = str_cmp(str_sub(rest, 0, 1), STR("/"));
-    return c != 0 ? c : str_cmp(str_from(rest, 1), name);
+    const struct joined_path *j = joined;
+    struct str path = ((const struct pick_file *)file)->path, rest = str_from(path, j->directory.len);
+    int c = str_cmp(j->directory, str_sub(path, 0, j->directory.len));
+    if (c == 0)
+        c = str_cmp(STR("/"), str_sub(rest, 0, 1));
+    return c != 0 ? c : str_cmp(j->name, str_from(rest, 1));
 }
 
 static bool has_file(const struct group_search *v, struct str directory, struct str name)
 {
-    size_t lo = 0, hi = v->count;
-    while (name.len > 0 && lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        int c = cmp_joined(v->files[mid].path, directory, name);
-        if (c == 0)
-            return true;
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return false;
+    const struct joined_path j = {directory, name};
+    return name.len > 0 && bsearch(&j, v->files, v->count, sizeof *v->files, cmp_joined);
 }
 
 static bool is_marked(const struct group_search *v, struct str directory)
@@ -294,6 +288,12 @@ int pick_files(struct pick_file *files, size_t count, const struct pick_rules *r
         files[i].chosen = files[i].group == PICK_NO_GROUP || p.groups[files[i].group].chosen;
     *ret = p;
     return 0;
+}
+
+const struct pick_file *pick_find(const struct pick_file *files, size_t count, struct str path)
+{
+    const struct pick_file key = {.path = path};
+    return count > 0 ? bsearch(&key, files, count, sizeof *files, cmp_path) : NULL;
 }
 
 void pick_done(struct pick *p)

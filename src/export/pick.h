@@ -64,5 +64,8 @@ must_check int pick_files(struct pick_file *files, size_t count, const struct pi
                           void *ctx, struct pick *ret, struct err *err);
 void pick_done(struct pick *p);
 
+/* The file of this path among sorted ones; NULL: it is missing. */
+const struct pick_file *pick_find(const struct pick_file *files, size_t count, struct str path);
+
 /* Is `name` (one segment) a number, or a word of training and a number? */
 bool group_is_step_name(struct str name);

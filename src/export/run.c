@@ -129,19 +129,8 @@ static int make_signal(struct export_run *r, struct err *err)
 
 static bool is_wanted(const struct export_run *r, struct str path)
 {
-    size_t lo = 0, hi = r->plan.count;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        const struct pick_file *f = &r->plan.files[mid];
-        int c = str_cmp(f->path, path);
-        if (c == 0)
-            return f->chosen && !f->sent;
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return false;
+    const struct pick_file *f = pick_find(r->plan.files, r->plan.count, path);
+    return f && f->chosen && !f->sent;
 }
 
 static void start(struct mail *m)
