@@ -115,6 +115,7 @@ class Volume:
         self.data.mkdir(exist_ok=True)
         self.path = folder / f"mnt-{name}"
         self.path.mkdir(exist_ok=True)
+        self.dead = None  # the mount process that was killed last
         self.mount()
 
     def mount(self):
@@ -127,16 +128,9 @@ class Volume:
         return self.keeper.status(self.name)
 
     def kill(self, number=signal.SIGKILL):
-        """Signals the mount process and returns its pid; one that the last call killed may not be buried yet."""
-        pids = []
-
-        def killed():
-            pids.append(self.keeper.pid(self.name))
-            try:
-                os.kill(pids[-1], number)
-                return True
-            except ProcessLookupError:
-                return False
-
-        wait_for("a living mount process", killed)
-        return pids[-1]
+        """Signals the mount process. The keeper may still name one that is dead, and that takes signals until it is buried."""
+        wait_for("a living mount process", lambda: self.keeper.pid(self.name) != self.dead)
+        pid = self.keeper.pid(self.name)
+        os.kill(pid, number)
+        if number == signal.SIGKILL:
+            self.dead = pid
