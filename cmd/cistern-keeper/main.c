@@ -39,7 +39,6 @@ static int parse(int argc, char **argv, struct keeper_options *o)
                                           {0}};
     enum log_level level = LOG_INFO;
     enum log_form form = LOG_TEXT;
-    struct err err;
     for (int c; (c = getopt_long(argc, argv, "h", flags, NULL)) >= 0;) {
         if (c == 's')
             o->socket = optarg;
@@ -51,7 +50,7 @@ static int parse(int argc, char **argv, struct keeper_options *o)
             return puts(usage) < 0;
         else if (c == 'v')
             return puts("cistern-keeper " CISTERN_VERSION) < 0;
-        else if (c != 'l' || log_level_parse(str_of(optarg), &level, &err) < 0)
+        else if (c != 'l' || log_level_parse(str_of(optarg), &level, ERR_IGNORED) < 0)
             return fputs(usage, stderr), 2;
     }
     if (optind < argc)

@@ -93,9 +93,8 @@ static int open_directory(const char *path)
 
 static bool read_verdict(int dir, struct verdict *v)
 {
-    struct err err;
     verdict_init(v);
-    return verdict_read(dir, v, &err) == 0;
+    return verdict_read(dir, v, ERR_IGNORED) == 0;
 }
 
 bool child_lives(enum job_kind kind, const char *path)
@@ -113,9 +112,8 @@ bool child_lives(enum job_kind kind, const char *path)
 
 static bool hydration_succeeded(int dir)
 {
-    struct err err;
     auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
-    return hydrate_status_read(dir, s, &err) == 0 && s->phase == HYDRATE_DONE;
+    return hydrate_status_read(dir, s, ERR_IGNORED) == 0 && s->phase == HYDRATE_DONE;
 }
 
 bool child_succeeded(enum job_kind kind, const char *path)
@@ -160,10 +158,9 @@ void child_signal_like(const char *first, const char *argument, int signal)
 {
     auto_dir proc = dir_stream(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
-    struct err err;
     uint64_t pid;
     while (proc && (e = dir_next(proc)) != NULL)
-        if (str_to_u64(str_of(e->d_name), &pid, &err) == 0) {
+        if (str_to_u64(str_of(e->d_name), &pid, ERR_IGNORED) == 0) {
             auto_fd fd = pidfd_open((pid_t)pid, 0); /* before the check: the pid may be used again after it */
             if (fd >= 0 && is_like((pid_t)pid, first, argument))
                 pidfd_send_signal(fd, signal, NULL, 0);

@@ -144,11 +144,10 @@ static int get(void *ctx, struct rpc_call *call, const struct volume_id *id, str
 /* A volume that is deleted while it is listed counts as healthy. */
 static void add_entry(struct driver *d, const struct space_entry *e, struct csi_page *page)
 {
-    struct err err;
     struct space *s;
     struct health h = {0};
     auto_volume v = NULL;
-    if (driver_find(d, &e->volume_id, &s, &v, &err) == 0)
+    if (driver_find(d, &e->volume_id, &s, &v, ERR_IGNORED) == 0)
         volume_health(v, &h);
     struct csi_volume shown = volume_of(d, e->volume_id.text, e->capacity_bytes);
     page->add(page, &shown, &h);

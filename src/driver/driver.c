@@ -7,12 +7,11 @@
 
 static bool export_was_cut_short(const struct volume *v)
 {
-    struct err err;
     struct verdict verdict;
     if (!v->spec->export.uri)
         return false;
     verdict_init(&verdict);
-    bool cut = verdict_read(v->dir, &verdict, &err) == 0 && verdict.state == VERDICT_RUNNING;
+    bool cut = verdict_read(v->dir, &verdict, ERR_IGNORED) == 0 && verdict.state == VERDICT_RUNNING;
     verdict_done(&verdict);
     return cut;
 }

@@ -7,10 +7,9 @@
 /* A volume that was created again after the loss of its disk keeps its id, which names the lost pool. */
 static struct space *adopted_by(struct driver *d, const struct volume_id *id)
 {
-    struct err err;
     for (size_t i = 0; i < d->space_count; i++) {
         auto_volume v = NULL;
-        if (space_find(d->spaces[i], id, &v, &err) == 0)
+        if (space_find(d->spaces[i], id, &v, ERR_IGNORED) == 0)
             return d->spaces[i];
     }
     return NULL;

@@ -82,10 +82,9 @@ static void add_export(const struct volume *v, struct health *h)
 
 static void add_space(const struct volume *v, struct health *h)
 {
-    struct err err;
     struct volume_usage u;
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
-    if (volume_usage(v, &u, &err) == 0 && volume_usage_is_full(&u))
+    if (volume_usage(v, &u, ERR_IGNORED) == 0 && volume_usage_is_full(&u))
         snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__DEGRADED, "VolumeFull")->message, HEALTH_TEXT_MAX,
                  "%s of %s are left", bytes_text(u.available_bytes, left), bytes_text(u.total_bytes, total));
 }

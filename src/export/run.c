@@ -136,8 +136,7 @@ static bool is_wanted(const struct export_run *r, struct str path)
 static void start(struct mail *m)
 {
     struct export_run *r = container_of(m, struct export_run, start_mail);
-    struct err err;
-    if (loop_watch(r->home, &r->leases, &err) < 0) {
+    if (loop_watch(r->home, &r->leases, ERR_IGNORED) < 0) {
         /* Without SIGIO a writer waits until the part is sent: slower, not wrong. */
         r->leases.events = 0;
     }

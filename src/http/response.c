@@ -4,9 +4,8 @@
 struct MHD_Response *response_of(struct sbuf *own_b, const char *type, const char *otherwise, unsigned *status)
 {
     size_t len = own_b->len;
-    struct err err;
     char *text;
-    if (sbuf_take(own_b, &text, &err) < 0) {
+    if (sbuf_take(own_b, &text, ERR_IGNORED) < 0) {
         *status = MHD_HTTP_INTERNAL_SERVER_ERROR;
         text = str_dup(str_of(otherwise));
         len = strlen(text);

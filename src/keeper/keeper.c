@@ -86,9 +86,8 @@ static bool is_replaced(const struct keeper *k, int c)
 /* Our mount processes end before the new keeper starts its own. */
 static void hand_over(struct keeper *k, int c)
 {
-    struct err err;
     kill_processes(k);
-    k->stop = give_all(k, k->clients[c].fd, &err) == 0 && is_replaced(k, c);
+    k->stop = give_all(k, k->clients[c].fd, ERR_IGNORED) == 0 && is_replaced(k, c);
 }
 
 static int send_status(struct keeper *k, int c, const char *id, struct err *err)
@@ -141,9 +140,8 @@ static void on_given(struct keeper *k, const struct wire_msg *m, struct wire_fds
 
 static void on_mirror(struct keeper *k, int c)
 {
-    struct err err;
     k->clients[c].is_mirror = true;
-    if (give_all(k, k->clients[c].fd, &err) < 0)
+    if (give_all(k, k->clients[c].fd, ERR_IGNORED) < 0)
         close_client(k, c);
 }
 

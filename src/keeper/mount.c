@@ -384,12 +384,11 @@ void keeper_mount_on_message(struct keeper *k, struct keeper_mount *v)
 {
     for (;;) {
         struct wire_msg m;
-        struct err err;
         auto_fds fds = WIRE_NO_FDS;
         struct pollfd p = {.fd = v->control_fd, .events = POLLIN};
         if (v->control_fd < 0 || poll(&p, 1, 0) <= 0)
             return;
-        if (wire_recv(v->control_fd, &m, &fds, &err) < 0) {
+        if (wire_recv(v->control_fd, &m, &fds, ERR_IGNORED) < 0) {
             close(v->control_fd);
             v->control_fd = -1; /* it is ending; its pidfd says how */
             return;

@@ -44,13 +44,12 @@ static void on_page(void *ctx, json **own_items)
 /* Volumes without an order are kept: the API server may have been restored from a backup. */
 static uint64_t count_unknown(struct agent *a, struct space *s, bool log)
 {
-    struct err err;
     char after[SPEC_ID_LEN + 1] = "";
     size_t count = 0;
     uint64_t unknown = 0;
     do {
         struct space_entry *entries;
-        if (space_list(s, str_of(after), PAGE, &entries, &count, &err) < 0)
+        if (space_list(s, str_of(after), PAGE, &entries, &count, ERR_IGNORED) < 0)
             return unknown;
         for (size_t i = 0; i < count; i++) {
             if (orders_has(a->orders, entries[i].name))

@@ -28,9 +28,8 @@ bool observed_owe_export(const struct observed *f)
 
 static bool params_differ(const struct api_volume *order, const struct spec *have)
 {
-    struct err err;
     auto_spec want = NULL;
-    if (api_volume_spec(order, &want, &err) < 0)
+    if (api_volume_spec(order, &want, ERR_IGNORED) < 0)
         return false; /* an invalid change: the volume stays as it is */
     return !spec_follows(have, want);
 }

@@ -82,10 +82,10 @@ static void update_entry(struct orders_entry *e, json *object, uint64_t version)
 
 static uint64_t version_of(const json *object)
 {
-    struct err err;
     struct str text;
     uint64_t version = 0;
-    if (json_get_str(object, "metadata.resourceVersion", &text, &err) < 0 || str_to_u64(text, &version, &err) < 0)
+    if (json_get_str(object, "metadata.resourceVersion", &text, ERR_IGNORED) < 0 ||
+        str_to_u64(text, &version, ERR_IGNORED) < 0)
         return 0;
     return version;
 }
@@ -94,7 +94,6 @@ static uint64_t version_of(const json *object)
 
 struct api_volume *orders_get(struct orders *s, const char *name)
 {
-    struct err err;
     struct api_volume *v = NULL;
     auto_mem char *text = NULL;
     {
@@ -105,7 +104,7 @@ struct api_volume *orders_get(struct orders *s, const char *name)
         text = str_dup(str_of(e->text));
     }
     auto_json j = NULL;
-    if (json_parse(str_of(text), name, &j, &err) < 0 || api_volume_read(j, &v, &err) < 0)
+    if (json_parse(str_of(text), name, &j, ERR_IGNORED) < 0 || api_volume_read(j, &v, ERR_IGNORED) < 0)
         return NULL;
     return v;
 }

@@ -257,10 +257,9 @@ static void set_health(struct agent_pool *p, struct api_pool *now, int r, const 
 /* A pool that is not open keeps its last UUID in the status: the only record of it. */
 static void set_disk(const struct space *s, const struct recorded_pool *w, struct api_pool *now)
 {
-    struct err err;
     struct disk_facts facts;
     auto_fd dir = open(space_path(s), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0 && disk_probe(dir, &facts, &err) == 0)
+    if (dir >= 0 && disk_probe(dir, &facts, ERR_IGNORED) == 0)
         set_text(&now->fs_type, facts.fs_type);
     set_text(&now->path, space_path(s));
     set_text(&now->agent_version, CISTERN_VERSION);

@@ -10,21 +10,19 @@
 
 static void read_text(int dir, const char *name, char *ret, size_t size)
 {
-    struct err err;
     auto_mem char *text = NULL;
     size_t len = 0;
     ret[0] = '\0';
-    if (file_read(dir, name, 4096, &text, &len, &err) == 0)
+    if (file_read(dir, name, 4096, &text, &len, ERR_IGNORED) == 0)
         snprintf(ret, size, "%.*s", STR_FMT(str_trim((struct str){text, len})));
 }
 
 static uint64_t read_number(int dir, const char *name)
 {
-    struct err err;
     char text[DISK_TEXT_MAX];
     uint64_t n = 0;
     read_text(dir, name, text, sizeof text);
-    return str_to_u64(str_of(text), &n, &err) == 0 ? n : 0;
+    return str_to_u64(str_of(text), &n, ERR_IGNORED) == 0 ? n : 0;
 }
 
 /* Calls `each` for every entry but the two dots; for none if the directory does not exist. */

@@ -86,12 +86,11 @@ static struct ledger_entry broken_entry(int dir, const struct volume_id *id)
 
 static void read_volume(struct ledger *l, int parent, const struct volume_id *id, enum ledger_state state)
 {
-    struct err err;
     auto_fd dir = -1;
     auto_spec s = NULL;
-    if (dir_open(parent, id->text, &dir, &err) < 0)
+    if (dir_open(parent, id->text, &dir, ERR_IGNORED) < 0)
         return;
-    if (volume_spec_read(dir, id->text, &s, &err) < 0 || strcmp(s->id.text, id->text) != 0)
+    if (volume_spec_read(dir, id->text, &s, ERR_IGNORED) < 0 || strcmp(s->id.text, id->text) != 0)
         append(l, broken_entry(dir, id));
     else
         append_of(l, s, state);
