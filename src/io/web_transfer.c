@@ -143,6 +143,8 @@ static const char *address_of(char *host)
         return "127.0.0.1";
     if (host[0] == '[')
         *strchrnul(host++, ']') = '\0';
+    else if (str_ends(str_of(host), STR("."))) /* libcurl keeps it, and a proxy may ignore it */
+        host[strlen(host) - 1] = '\0';
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1 ? host : NULL;
 }
 
