@@ -34,18 +34,37 @@ void phase_become(struct hydrate *h, enum hydrate_phase phase)
                                                                                   : clock_wall_ns();
 }
 
+static void set_error(struct hydrate_status *s, const struct err *e, int64_t time_ns)
+{
+    char line[ERR_LINE_MAX];
+    s->has_error = true;
+    s->error = (struct hydrate_fault){.id = e->id, .code = e->code, .time_ns = time_ns};
+    snprintf(s->error.message, sizeof s->error.message, "%s", err_line(e, line, sizeof line));
+}
+
 static void read_fatal(struct hydrate *h, struct hydrate_status *ret)
 {
     struct hydrate_faults *f = &h->faults;
     auto_lock(&f->lock);
     ret->error_count = f->kept_count;
     memcpy(ret->errors, f->kept, f->kept_count * sizeof *f->kept);
-    ret->has_error = f->has_fatal;
-    if (f->has_fatal) {
-        char line[ERR_LINE_MAX];
-        ret->error = (struct hydrate_fault){.id = f->fatal.id, .code = f->fatal.code, .time_ns = ret->finished_ns};
-        snprintf(ret->error.message, sizeof ret->error.message, "%s", err_line(&f->fatal, line, sizeof line));
-    }
+    if (f->has_fatal)
+        set_error(ret, &f->fatal, ret->finished_ns);
+}
+
+/* Retries take minutes: until then, only this error says why the run gets nothing. It has one time as long as requests
+ * fail: readers take another time for another error. */
+static void read_stuck(struct hydrate *h, struct hydrate_status *ret)
+{
+    struct hydrate_progress *p = &h->progress;
+    struct err cause;
+    bool is_stuck = false;
+    for (size_t i = 0; i < h->o.source_count && !is_stuck && ret->phase < HYDRATE_DONE; i++)
+        is_stuck = store_is_stuck(h->o.sources[i].store, &cause);
+    auto_lock(&p->lock);
+    p->stuck_ns = !is_stuck ? 0 : p->stuck_ns ? p->stuck_ns : ret->updated_ns;
+    if (is_stuck && !ret->has_error)
+        set_error(ret, &cause, p->stuck_ns);
 }
 
 void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
@@ -83,6 +102,7 @@ void hydrate_status(struct hydrate *h, struct hydrate_status *ret)
     pthread_mutex_unlock(&p->lock);
     /* After the phase: a status whose phase is FAILED has its error. */
     read_fatal(h, ret);
+    read_stuck(h, ret);
     if (ret->phase == HYDRATE_FAILED && atomic_load(&h->space.is_exceeded)) { /* the catalog has only a part of them */
         ret->objects_total = h->space.need_files;
         ret->bytes_total = h->space.need_bytes;

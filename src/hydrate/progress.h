@@ -21,6 +21,7 @@ struct hydrate_progress {
     int64_t began_ns, started_ns, finished_ns; /* wall clock */
     char manifest[HYDRATE_MANIFEST_MAX];
     struct hydrate_listing listing;
+    int64_t stuck_ns; /* wall clock: since when no request has succeeded; 0: requests succeed */
 
     bool was_complete;         /* frozen: an earlier run has filled this volume, and pods may have written to it */
     _Atomic uint64_t rate_now; /* bytes a second */

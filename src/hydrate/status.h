@@ -82,7 +82,7 @@ struct hydrate_status {
     int64_t updated_ns;
     int64_t finished_ns; /* 0: not yet */
     bool has_error;
-    struct hydrate_fault error; /* why phase is FAILED */
+    struct hydrate_fault error; /* why phase is FAILED; of a run: why no request succeeds now */
     struct hydrate_fault errors[HYDRATE_ERRORS_KEPT];
     size_t error_count; /* kept here; objects_failed counts all */
 };

@@ -162,9 +162,13 @@ static void set_hydrated(struct status_writer *w)
             "access denied; retried for 5 minutes because a new permission takes time: %.400s", h->error.message);
     else if (has_failed(w))
         SET(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
+    else if (!w->f->hydrating)
+        SET(w, API_HYDRATED, API_FALSE, "Interrupted", "the hydration resumes when its Job runs again");
+    else if (h->has_error)
+        SET(w, API_HYDRATED, API_FALSE, "Retrying", "no request succeeds: %.400s", h->error.message);
     else
-        SET(w, API_HYDRATED, API_FALSE, w->f->hydrating ? "Hydrating" : "Interrupted", "%s",
-            w->f->hydrating ? "objects are being downloaded" : "the hydration resumes when its Job runs again");
+        SET(w, API_HYDRATED, API_FALSE, "Hydrating", "objects are being %s",
+            h->phase < HYDRATE_FETCHING ? "listed" : "downloaded");
     /* After Hydrated: kubectl shows the first condition that is False. */
     SET(w, API_VERIFIED, API_FALSE, "NotHydrated", "the hydration is not complete");
 }

@@ -141,11 +141,11 @@ struct store {
     struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
     struct {
-        char cause[ERR_TEXT_MAX]; /* with the object's name */
-        unsigned attempts;        /* that failed */
+        struct err cause;  /* with the object's name */
+        unsigned attempts; /* that failed */
         uint64_t due_ns;
         uint64_t since_ns; /* when the first failure since the last success was */
-    } again;               /* name of the request that most recently began to wait for a retry */
+    } again;               /* of the request that most recently began to wait for a retry */
     _Atomic uint64_t retries;
     _Atomic uint64_t success_ns;    /* monotonic: of the last good answer */
     _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */

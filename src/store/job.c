@@ -28,7 +28,7 @@ static void note_retry(struct store *s, const struct store_reply *r, unsigned at
     uint64_t now_ns = clock_now_ns();
     if (s->again.attempts == 0 || atomic_load(&s->success_ns) > s->again.since_ns)
         s->again.since_ns = now_ns;
-    snprintf(s->again.cause, sizeof s->again.cause, "%s", r->err.text);
+    s->again.cause = r->err;
     s->again.attempts = attempts;
     s->again.due_ns = now_ns + delay_ns;
 }
@@ -81,16 +81,30 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
     return min_u64(sum, policy.elapsed_max_ns);
 }
 
+static bool is_stuck(struct store *s, uint64_t now_ns)
+{
+    return s->again.attempts > 0 && now_ns > s->again.since_ns + 2 * NS_PER_SECOND &&
+           atomic_load(&s->success_ns) < s->again.since_ns;
+}
+
+bool store_is_stuck(struct store *s, struct err *ret_cause)
+{
+    auto_lock(&s->lock);
+    if (!is_stuck(s, clock_now_ns()))
+        return false;
+    *ret_cause = s->again.cause;
+    return true;
+}
+
 bool store_retrying(struct store *s, char *buf, size_t size)
 {
     auto_lock(&s->lock);
     uint64_t now_ns = clock_now_ns(), due_ns = s->again.due_ns, left_ns = due_ns - min_u64(due_ns, now_ns);
-    bool is_stuck = now_ns > s->again.since_ns + 2 * NS_PER_SECOND && atomic_load(&s->success_ns) < s->again.since_ns;
     bool is_repeated = s->again.attempts > 1 && now_ns < due_ns + NS_PER_SECOND;
-    if (s->again.attempts == 0 || (!is_stuck && !is_repeated))
+    if (!is_stuck(s, now_ns) && !is_repeated)
         return false;
     snprintf(buf, size, "attempt %u of %u in %" PRIu64 " s: %s", s->again.attempts + 1, s->retry.attempts_max,
-             (left_ns + NS_PER_SECOND - 1) / NS_PER_SECOND, s->again.cause);
+             (left_ns + NS_PER_SECOND - 1) / NS_PER_SECOND, s->again.cause.text);
     return true;
 }
 

@@ -171,6 +171,10 @@ uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
  * failed twice, or requests have succeeded within two seconds of each failure. Any thread. */
 bool store_retrying(struct store *s, char *buf, size_t size);
 
+/* Has no request succeeded since one failed two seconds ago or earlier? *ret_cause is that of the last retry. Any
+ * thread. */
+bool store_is_stuck(struct store *s, struct err *ret_cause);
+
 /* Count of retries that were sent or are due. Any thread. */
 uint64_t store_retries(const struct store *s);
 

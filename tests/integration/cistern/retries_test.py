@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A person sees why a command does not go on: which request is retried, the cause, the attempt and when."""
+import contextlib
+import json
 import os
 import re
 import subprocess
@@ -7,11 +9,13 @@ import time
 
 import pytest
 
+from integration.lib.control import eventually
 from paths import CISTERN
 from servers.answering import Answering
 from servers.bucket import KEYS, BucketServer
 
-RETRYING = r"retrying, attempt \d of 8 in \d+ s: s3://bench/[^ ]*: cannot connect to 'http://127.0.0.1:1': Connection refused"
+RETRIED = "cannot connect to 'http://127.0.0.1:1': Connection refused"
+RETRYING = rf"retrying, attempt \d of 8 in \d+ s: s3://bench/[^ ]*: {RETRIED}"
 
 
 def start(*words, **more):
@@ -38,6 +42,21 @@ def test_a_dead_port_is_reported_within_seconds(tmp_path, verb):
         run.kill()
     assert re.search(RETRYING, line), line
     assert 1.5 < seconds < 20  # the attempts take 27 s
+
+
+def test_the_status_has_the_cause_with_one_time_while_no_request_succeeds(tmp_path):
+    def seen():
+        with contextlib.suppress(FileNotFoundError):
+            said = json.loads((tmp_path / ".out.cistern/status.json").read_text())
+            if "error" in said:
+                return said
+
+    with start("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", "http://127.0.0.1:1", "--retries", 1000) as run:
+        first = eventually(seen)
+        second = eventually(lambda: (later := seen()) and later["updatedAt"] != first["updatedAt"] and later)
+        run.kill()
+    assert first["phase"] == "listing" and first["error"]["id"] == "CIS1611" and RETRIED in first["error"]["message"], first
+    assert first["error"]["time"] == second["error"]["time"], "another time would be another event"
 
 
 @pytest.mark.parametrize("verb", ["hydrate", "export", "ls"])

@@ -220,3 +220,20 @@ def test_a_full_volume_is_unhealthy_and_reported_and_its_neighbour_is_not(agent,
     assert stats.volume_condition.abnormal and "left" in stats.volume_condition.message
     (agent.target(full) / "a").unlink()
     orders.wait_touching("pvc-full", "Healthy", "True")
+
+
+def test_a_hydration_whose_store_does_not_answer_says_so_while_it_retries(agent, orders, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "key")
+    source = {"uri": "s3://bench/p/", "region": "us-east-1", "endpoint": "http://127.0.0.1:1", "retry": {"maxAttempts": 1000}}
+    volume_id = orders.make("pvc-1", source=source)
+    run = job("hydrate", agent.folder_of(volume_id))
+    try:
+        said = orders.wait("pvc-1", "Hydrated", "False", "Retrying")["message"]
+        assert said.startswith("no request succeeds: s3://bench/p/: cannot connect to 'http://127.0.0.1:1'"), said
+        status = orders.status("pvc-1")
+        assert status["phase"] == "Listing" and status["errors"][0]["id"] == "CIS1611"
+        assert run.poll() is None
+    finally:
+        run.kill()
+        run.wait(30)
