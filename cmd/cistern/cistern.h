@@ -70,6 +70,9 @@ must_check int parse_choice(const char *flag, const char *text, const char *cons
  * though it is ignored. */
 sigset_t ending_signals(void);
 
+/* --since as wall clock; NULL: INT64_MIN. */
+must_check int parse_since(const char *since, int64_t *ret, struct err *err);
+
 /* Makes the options of a store from the global flags; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);
 

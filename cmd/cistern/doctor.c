@@ -31,9 +31,15 @@ static const struct opt opts[] = {
 
 int verb_doctor(int argc, char **argv)
 {
+    struct err err;
     int ends = verb_begin(opts, usage, &argc, argv);
     if (ends >= 0)
         return ends;
+    if (argc == 1 && (flags.purpose.is_source || flags.purpose.is_export)) {
+        err_set(&err, ERR_INVALID, "--as-source and --as-export try the rights of a URI: `cistern doctor URI --as-%s`",
+                flags.purpose.is_export ? "export" : "source");
+        return usage_error(&err);
+    }
     flags.purpose.is_source |= !flags.purpose.is_export;
     doctor_machine();
     struct space_place first;

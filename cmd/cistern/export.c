@@ -42,8 +42,10 @@ static const struct opt table[] = {
     {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "take a file when it was unchanged for this long (0s)"},
     {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT",
      "if another writer's object has the key: fail, overwrite or version (fail)"},
-    {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "upload this file last in each checkpoint directory (_SUCCESS)"},
-    {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "store objects in this storage class (the bucket's)"},
+    {"marker", 0, OPT_TEXT, &flags.marker, "NAME", "upload this file last in each checkpoint directory (_SUCCESS)",
+     .least = 1},
+    {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "store objects in this storage class (the bucket's)",
+     .least = 1},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
      "wait at most this long for files that are being written (24h)", .least = 1},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
@@ -54,7 +56,8 @@ static const struct opt table[] = {
      "list the files to upload and estimate requests, time and price; upload nothing"},
     ESTIMATE_OPTS(flags.terms),
     {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "delete local files: only never is supported (never)"},
-    {"state", 0, OPT_TEXT, &flags.state, "DIR", "record uploads in this directory (~/.local/state/cistern/export)"},
+    {"state", 0, OPT_TEXT, &flags.state, "DIR", "record uploads in this directory (~/.local/state/cistern/export)",
+     .least = 1},
     {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "export a volume (<pool>/volumes/<id>) by its export policy"},
     {"for", 0, OPT_TEXT, &flags.purpose, "WHY",
      "record this reason with --volume: release, unpublish or manual (manual)"},
@@ -92,7 +95,8 @@ struct export_cmd {
     uint64_t sent, sent_bytes; /* by this run */
     struct estimate estimate;  /* of a dry run */
 
-    bool is_stopped; /* main's */
+    bool is_stopped;       /* main's */
+    uint64_t entries_read; /* of the directory */
     uint64_t ask_at_ns;
 };
 
@@ -397,17 +401,25 @@ static void close_job(struct export_cmd *j)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* Called for each directory entry, so the signals are polled at intervals. */
-static bool is_stopped(void *ctx)
+static bool is_stopped(struct export_cmd *j)
+{
+    sigset_t set = ending_signals();
+    j->is_stopped |= sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
+    return j->is_stopped;
+}
+
+/* Called for each entry of the directory, so the signals are polled at intervals. */
+static bool reading_is_stopped(void *ctx)
 {
     struct export_cmd *j = ctx;
-    sigset_t set = ending_signals();
     uint64_t now_ns = clock_now_ns();
+    j->entries_read++;
     if (now_ns < j->ask_at_ns)
         return j->is_stopped;
     j->ask_at_ns = now_ns + tick_ns / 2;
-    j->is_stopped |= sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
-    return j->is_stopped;
+    auto_lock(&j->lock_term);
+    term_progress(&j->term, &(struct term_progress){.what = "reading", .objects_total = j->entries_read});
+    return is_stopped(j);
 }
 
 static void watch(struct export_cmd *j, struct export_run *r)
@@ -426,21 +438,6 @@ static void watch(struct export_cmd *j, struct export_run *r)
         if (is_stopped(j))
             run_stop(r);
     }
-}
-
-static int parse_since(int64_t *ret, struct err *err)
-{
-    uint64_t ago_ns;
-    *ret = INT64_MIN;
-    if (!flags.since)
-        return 0;
-    if (str_to_duration(str_of(flags.since), &ago_ns, ERR_IGNORED) < 0)
-        return time_parse(str_of(flags.since), ret, ERR_IGNORED) == 0
-                   ? 0
-                   : err_set(err, ERR_INVALID,
-                             "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h", flags.since);
-    *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
-    return 0;
 }
 
 static enum exit_code exit_of(const struct verdict *v)
@@ -487,10 +484,10 @@ static enum exit_code run_job(struct export_cmd *j)
                             .ctx = j,
                             .is_hydrated = j->catalog ? is_hydrated : NULL,
                             .on_result = on_result,
-                            .is_stopped = is_stopped};
+                            .is_stopped = reading_is_stopped};
     flags.terms.bytes_per_second = o.bytes_per_second;
     flags.terms.concurrency = o.concurrency;
-    if (parse_since(&o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
+    if (parse_since(flags.since, &o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);
     int r = run_close(run, &verdict, &err);
@@ -519,6 +516,9 @@ static int check_ends(char **argv, struct err *err)
 
 static int check_usage(int argc, char **argv, struct err *err)
 {
+    int64_t ignored;
+    if (argc > 3)
+        return err_set(err, ERR_INVALID, "unexpected argument '%s'; see `cistern export --help`", argv[3]);
     if (flags.volume ? argc != 1 : argc != 3)
         return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
@@ -527,7 +527,8 @@ static int check_usage(int argc, char **argv, struct err *err)
     if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
         return err_set(err, ERR_INVALID,
                        "--since, --include and --exclude are for DIR: a volume is exported by its own policy");
-    return flags.volume ? 0 : check_ends(argv, err);
+    int r = parse_since(flags.since, &ignored, err);
+    return r < 0 || flags.volume ? r : check_ends(argv, err);
 }
 
 /* Read with the export's lock held and before the walk: a later publish changes the number. */

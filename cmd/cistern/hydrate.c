@@ -446,6 +446,8 @@ static int check_usage(int argc, char **argv, struct err *err)
 {
     if (flags.volume && argc != 1)
         return err_set(err, ERR_INVALID, "--volume stands without URI and DIR: the volume has both");
+    if (!flags.volume && argc > 3)
+        return err_set(err, ERR_INVALID, "unexpected argument '%s'; see `cistern hydrate --help`", argv[3]);
     if (!flags.volume && argc != 3)
         return err_set(err, ERR_INVALID, "hydrate needs URI and DIR; see `cistern hydrate --help`");
     if (flags.volume)

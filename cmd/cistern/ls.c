@@ -477,10 +477,12 @@ int verb_ls(int argc, char **argv)
     int code = verb_begin(table, usage, &argc, argv);
     if (code >= 0)
         return code;
-    if (argc != 2) {
-        fprintf(stderr, "cistern: ls needs URI; see `cistern ls --help`\n");
-        return EXIT_USAGE;
-    }
+    if (argc > 2)
+        err_set(&err, ERR_INVALID, "unexpected argument '%s'; see `cistern ls --help`", argv[2]);
+    else if (argc < 2)
+        err_set(&err, ERR_INVALID, "ls needs URI; see `cistern ls --help`");
+    if (argc != 2)
+        return usage_error(&err);
     flags.recursive |= flags.sum;
     auto_store store = NULL;
     struct ls l = {.over_fd = -1};

@@ -3,6 +3,7 @@
 #include "cli/exit.h"
 #include "pool/volume.h"
 #include "util/clock.h"
+#include "util/uri.h"
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -88,6 +89,38 @@ int parse_choice(const char *flag, const char *text, const char *const *names, s
     return err_set(err, ERR_INVALID, "%s is %s, not '%s'", flag, list.ptr, text);
 }
 
+int parse_since(const char *since, int64_t *ret, struct err *err)
+{
+    uint64_t ago_ns;
+    *ret = INT64_MIN;
+    if (!since)
+        return 0;
+    if (str_to_duration(str_of(since), &ago_ns, ERR_IGNORED) < 0)
+        return time_parse(str_of(since), ret, ERR_IGNORED) == 0
+                   ? 0
+                   : err_set(err, ERR_INVALID,
+                             "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h", since);
+    *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
+    return 0;
+}
+
+/* Each kind of store has its own flag for the payer: the other one would be ignored. */
+static int check_payer(int argc, char **argv, struct err *err)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct scheme *scheme = uri_split(str_of(argv[i])).scheme;
+        if (!scheme || scheme->is_path)
+            continue;
+        if (globals.billing_project && !scheme->bills_project)
+            return err_set(err, ERR_INVALID, "--billing-project is for gs://; for '%s' write --requester-pays",
+                           argv[i]);
+        if (globals.requester_pays && !globals.billing_project && scheme->bills_project)
+            return err_set(err, ERR_INVALID, "--requester-pays is for s3://; for '%s' write --billing-project PROJECT",
+                           argv[i]);
+    }
+    return 0;
+}
+
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv)
 {
     struct err err;
@@ -101,7 +134,10 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
             fputs(b.ptr, stdout);
             return EXIT_DONE;
         }
-    return opt_parse(table, false, argc, argv, &err) < 0 ? usage_error(&err) : -1;
+    int r = opt_parse(table, false, argc, argv, &err);
+    if (r == 0)
+        r = check_payer(*argc, argv, &err);
+    return r < 0 ? usage_error(&err) : -1;
 }
 
 sigset_t ending_signals(void)

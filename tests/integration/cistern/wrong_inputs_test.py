@@ -32,6 +32,10 @@ ROWS = [
     ("hydrate data s3://bench/in/", USAGE, "data", "copies URI to DIR", "`cistern hydrate s3://bench/in/ data`"),
     ("export s3://bench/in/ data", USAGE, "data", "sends DIR to URI", "`cistern export data s3://bench/in/`"),
     ("ls", USAGE, "ls", "needs URI", "see `cistern ls --help`"),
+    ("hydrate s3://bench/in/ out more", USAGE, "'more'", "unexpected argument", "see `cistern hydrate --help`"),
+    ("export data s3://bench/o/ more", USAGE, "'more'", "unexpected argument", "see `cistern export --help`"),
+    ("ls s3://bench/in/ s3://bench/o/", USAGE, "'s3://bench/o/'", "unexpected argument", "see `cistern ls --help`"),
+    ("doctor --as-export", USAGE, "--as-export", "the rights of a URI", "`cistern doctor URI --as-export`"),
     ("hydrate s3://bench/in/ s3://other/in/", USAGE, "'s3://other/in/'", "is a URI", "`cistern export DIR s3://other/in/`"),
     ("hydrate s3://bench/in/ file:///out", USAGE, "'file:///out'", "is a URI", "write /out"),
     ("export s3://bench/in/ s3://other/in/", USAGE, "'s3://bench/in/'", "is a URI", "`cistern hydrate s3://bench/in/ DIR`"),
@@ -54,8 +58,14 @@ ROWS = [
     ("hydrate s3://bench/in/ out --bandwidth 0M", USAGE, "--bandwidth", "'0M' is not", "above 0"),
     ("hydrate s3://bench/in/ out --timeout 0s", USAGE, "--timeout", "'0s' is not", "above 0"),
     ("export data s3://bench/o/ --deadline 0s", USAGE, "--deadline", "'0s' is not", "above 0"),
+    ("export data s3://bench/o/ --marker=", USAGE, "--marker", "its NAME is empty", "leave the flag out"),
+    ("export data s3://bench/o/ --storage-class=", USAGE, "--storage-class", "its NAME is empty", "leave the flag out"),
+    ("export data s3://bench/o/ --state=", USAGE, "--state", "its DIR is empty", "leave the flag out"),
     ("hydrate s3://bench/in/ out --endpoint=", USAGE, "--endpoint", "its URL is empty", "leave the flag out"),
     ("ls s3://bench/in/ --region=", USAGE, "--region", "its NAME is empty", "leave the flag out"),
+    ("ls s3://bench/in/ --billing-project acme", USAGE, "'s3://bench/in/'", "--billing-project is for gs://", "write --requester-pays"),
+    ("hydrate gs://bench/in/ out --requester-pays", USAGE, "'gs://bench/in/'", "--requester-pays is for s3://",
+     "write --billing-project PROJECT"),
     ("ls -lr s3://bench/in/", USAGE, "'-lr'", "unknown flag", "write each letter apart: -l -r"),
     ("hydrate s3://bench/in/ out --volume data", USAGE, "--volume", "without URI and DIR", "the volume has both"),
     ("export data s3://bench/o/ --for release", USAGE, "--for", "is for --volume", "remove it"),
@@ -210,6 +220,8 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert status == code, said
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
+    if code == USAGE and "--since" in row[0]:
+        assert not (tmp_path / ".local").exists(), "a state of an export that did not begin"
     assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
 
 
