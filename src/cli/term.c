@@ -92,23 +92,37 @@ static void add_line(struct sbuf *b, struct str line, size_t width)
     sbuf_adds(b, "\x1b[K\n");
 }
 
+/* The cause of a retry is longer than a line. Returns the number of lines. */
+static unsigned add_retry(struct sbuf *b, const char *retry, size_t width)
+{
+    enum { LINES_MAX = 4 };
+    auto_sbuf text = SBUF(TERM_LINE_MAX);
+    sbuf_addf(&text, "retrying, %s", retry);
+    struct str rest = sbuf_str(&text);
+    unsigned count = 0;
+    for (; rest.len && count < LINES_MAX; count++) {
+        struct str line = str_cut(rest, width);
+        add_line(b, line, width);
+        rest = str_from(rest, line.len);
+    }
+    return count;
+}
+
 static void draw_live(struct term *t, const struct term_progress *p)
 {
     auto_sbuf b = SBUF(TERM_LINE_MAX), first = SBUF(TERM_LINE_MAX), second = SBUF(TERM_LINE_MAX);
     size_t width = columns() - 1;
     term_bar(p, width, &first);
     term_counts(p, &second);
-    if (p->retry)
-        sbuf_addf(&second, " retrying, %s", p->retry);
-    else
-        sbuf_addf(&second, " %s %.*s", p->what, STR_FMT(p->slowest));
-    /* Overwrites the last two lines, so that text above them stays. */
-    if (t->live_shown)
-        sbuf_adds(&b, "\x1b[2A\r");
+    sbuf_addf(&second, " %s %.*s", p->what, STR_FMT(p->slowest));
+    /* Overwrites the last lines, so that text above them stays. */
+    if (t->live_lines)
+        sbuf_addf(&b, "\x1b[%uA\r", t->live_lines);
     add_line(&b, sbuf_str(&first), width);
     add_line(&b, sbuf_str(&second), width);
+    t->live_lines = 2 + (p->retry ? add_retry(&b, p->retry, width) : 0);
+    sbuf_adds(&b, "\x1b[J");
     fwrite(b.ptr, 1, b.len, stderr);
-    t->live_shown = true;
 }
 
 static void draw_json(const struct term_progress *p)
@@ -151,7 +165,7 @@ static void draw_plain(const struct term_progress *p)
 void term_progress(struct term *t, const struct term_progress *p)
 {
     static const uint64_t every_ns[] = {[TERM_QUIET] = UINT64_MAX,
-                                        [TERM_PLAIN] = 8 * NS_PER_SECOND,
+                                        [TERM_PLAIN] = 5 * NS_PER_SECOND,
                                         [TERM_LIVE] = NS_PER_SECOND / 5,
                                         [TERM_JSON] = NS_PER_SECOND};
     uint64_t now = clock_now_ns(), every = every_ns[t->form];
@@ -173,9 +187,9 @@ void term_progress(struct term *t, const struct term_progress *p)
 
 void term_clear(struct term *t)
 {
-    if (t->live_shown)
-        fputs("\x1b[2A\r\x1b[J", stderr);
-    t->live_shown = false;
+    if (t->live_lines)
+        fprintf(stderr, "\x1b[%uA\r\x1b[J", t->live_lines);
+    t->live_lines = 0;
 }
 
 void term_fault(struct term *t, struct str object, enum err_id id, enum err_code code, const char *line)

@@ -28,15 +28,15 @@ struct term_progress {
 
 struct term {
     enum term_form form;
-    uint64_t drawn_ns; /* when the last line was drawn; 0: never */
-    bool retry_shown;  /* the last line named a retry */
-    bool live_shown;   /* the last two lines on the screen are the progress */
+    uint64_t drawn_ns;   /* when the last line was drawn; 0: never */
+    bool retry_shown;    /* the last line named a retry */
+    unsigned live_lines; /* the last lines on the screen that are the progress */
 };
 
 /* TERM_LIVE if stderr is a terminal that can move its cursor and no flag forbids it. No output has colours. */
 void term_init(struct term *t, bool json, bool quiet, bool no_progress);
 
-/* Draws if it is due: 5 a second live, 1 a second as JSON, every 8 s plain, a new retry within 2 s. */
+/* Draws if it is due: 5 a second live, 1 a second as JSON, every 5 s plain, a new retry within 2 s. */
 void term_progress(struct term *t, const struct term_progress *p);
 
 /* Erases the two lines, so that other text may follow. */

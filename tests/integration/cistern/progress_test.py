@@ -25,11 +25,11 @@ def words(bucket, out):
     return [CISTERN, "hydrate", "s3://bench/p/", str(out), "--endpoint", bucket.url, "--path-style", "--bandwidth", "2M"]
 
 
-def on_terminal(bucket, out, columns, **environment):
+def on_terminal(command, columns, code=0, **environment):
     """The bytes that a terminal receives."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(words(bucket, out), env=os.environ | KEYS | {"TERM": "xterm"} | environment, stderr=theirs,
+    with subprocess.Popen(command, env=os.environ | KEYS | {"TERM": "xterm"} | environment, stderr=theirs,
                           stdout=subprocess.DEVNULL) as run:
         os.close(theirs)
         received = b""
@@ -38,7 +38,7 @@ def on_terminal(bucket, out, columns, **environment):
                 received += os.read(ours, 65536)
             except OSError:
                 break
-        assert run.wait() == 0
+        assert run.wait() == code
     os.close(ours)
     return received.decode()
 
@@ -46,7 +46,7 @@ def on_terminal(bucket, out, columns, **environment):
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_progress_fits_the_terminal(bucket, tmp_path, columns):
     bucket.fault("op=get,times=1,do=status:503")
-    received = on_terminal(bucket, tmp_path / "out", columns, NO_COLOR="1")
+    received = on_terminal(words(bucket, tmp_path / "out"), columns, NO_COLOR="1")
     lines = re.sub(r"\x1b\[\d*[AJK]", "", received).replace("\r", "").split("\n")
     bars = [line for line in lines if line.startswith("[")]
     counts = [line for line in lines if line.startswith("objects ")]
@@ -58,8 +58,24 @@ def test_progress_fits_the_terminal(bucket, tmp_path, columns):
     assert "\x1b[0" not in received and not re.search(r"\x1b\[[\d;]*m", received), "a colour"
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_cause_of_a_retry_is_on_the_screen_whatever_its_width(bucket, tmp_path, columns):
+    received = on_terminal([*words(bucket, tmp_path / "out"), "--endpoint", "http://127.0.0.1:1", "--retries", "5"], columns, 5)
+    frames = [re.sub(r"\x1b\[\d*[AJK]", "", frame).split("\r\n") for frame in re.split(r"\x1b\[\d+A\r", received)]
+    retried = [frame for frame in frames if any("retrying, " in line for line in frame)]
+    assert retried and all("".join(frame).endswith("Connection refused") for frame in retried), retried
+    assert max(len(line) for frame in retried for line in frame) < columns
+
+
 def test_progress_on_a_dumb_terminal_moves_no_cursor(bucket, tmp_path):
-    assert "\x1b" not in on_terminal(bucket, tmp_path / "out", 80, TERM="dumb")
+    assert "\x1b" not in on_terminal(words(bucket, tmp_path / "out"), 80, TERM="dumb")
+
+
+def test_an_export_shows_that_it_reads_its_directory(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").touch()
+    received = on_terminal([CISTERN, "export", tmp_path / "data", f"file://{tmp_path}/out/", "--state", tmp_path / "state", "--dry-run"], 80)
+    assert re.search(r"objects 0/1\+ errors 0 retries 0 reading", received), received
 
 
 def test_progress_as_json_counts_retries(bucket, tmp_path):
