@@ -50,7 +50,7 @@ struct claim_class {
     bool waits; /* volumeBindingMode WaitForFirstConsumer */
     bool is_invalid;
     struct err invalid; /* why its parameters are refused */
-    bool has_pool;      /* a node has its pool, or no node has reported any */
+    bool has_pool;      /* a node has its pool, or none was reported yet */
 };
 
 enum claim_node { CLAIM_NODE_GONE, CLAIM_NODE_UNREADY, CLAIM_NODE_CORDONED, CLAIM_NODE_READY };

@@ -3,6 +3,7 @@
 #include "api/node.h"
 #include "api/pool.h"
 #include "private.h"
+#include "util/clock.h"
 #include "util/names.h"
 #include <stdio.h>
 
@@ -59,9 +60,12 @@ static int place_found(void *ctx, struct str, const json *pool)
     return 0;
 }
 
+/* After the installation, nodes need seconds to report their pools. */
 bool claim_space_has_pool(struct populate *p, const json *class)
 {
-    bool known = kube_informer_has_synced(p->o.pools) && kube_informer_count(p->o.pools) > 0;
+    uint64_t synced_ns = atomic_load(&p->synced_ns);
+    bool is_new = !synced_ns || clock_now_ns() < synced_ns + RECHECK_NS;
+    bool known = kube_informer_has_synced(p->o.pools) && (kube_informer_count(p->o.pools) > 0 || !is_new);
     struct populate_place_search s = {.p = p, .topologies = topologies_of(class)};
     if (!known || !s.topologies)
         return !known || kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;

@@ -79,7 +79,7 @@ struct populate {
     atomic_bool has_no_grants;                               /* the cluster does not have this kind */
     struct kube_informer *job_pods;                          /* owned: without .spec but for the node */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
-    atomic_bool was_synced;                                  /* all informers had synced at some time */
+    _Atomic uint64_t synced_ns;                              /* monotonic: when all informers had first synced */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */

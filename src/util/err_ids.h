@@ -199,7 +199,7 @@
     X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with a dataSourceRef of apiGroup: cistern.io, kind: BucketSource, and a name of its own namespace") \
     X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove the annotation") \
     X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode Filesystem") \
-    X(5211, CLAIM_POOL_NOT_FOUND, "wait for such a node, correct pool or allowedTopologies in a new StorageClass, or add the pool to pools[] of the chart") \
+    X(5211, CLAIM_POOL_NOT_FOUND, "label a node as nodeSelector of pools[] in the chart wants it, or name another pool in a new StorageClass") \
     X(5212, CLASS_NOT_FOUND, "create the class, or the claim again with a class that kubectl get storageclass lists") \
     X(5213, SOURCE_SUSPENDED, "set spec.suspend of the BucketSource to false") \
     X(5310, CONTROLLER_RUNNING, "delete its pods with kubectl delete pod --force, then uninstall again") \

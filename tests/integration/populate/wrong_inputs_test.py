@@ -179,6 +179,19 @@ def test_a_mistake_in_a_claim_is_an_event_on_claim_and_pod_and_no_volume_is_made
     assert not [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/{name}"]
 
 
+def test_a_claim_of_a_cluster_without_any_pool_says_so_on_claim_and_pod():
+    with running_world(nodes=0) as world:
+        world.make_namespace("empty")
+        world.make_claim("empty")
+        world.make_pod("empty")
+
+        def told():
+            found = {e["involvedObject"]["kind"]: e["message"] for e in world.events("empty", "PoolNotFound")}
+            return found if len(found) == 2 else None
+
+        assert "no node has a pool 'default'" in wait_for(told)["Pod"]
+
+
 def test_a_claim_of_a_suspended_source_says_what_it_waits_for(claims):
     applied(claims, source("paused", uri="s3://bucket/data/", identity={"method": "anonymous"}, suspend=True),
             claim("paused", **ref(name="paused")), pod("paused", "paused", False))
