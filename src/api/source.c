@@ -126,21 +126,19 @@ int api_source_spec(const struct api_source *s, struct spec **ret, struct err *e
     return r;
 }
 
-/* Whole GiB or MiB, rounded up, as in a claim. */
-static void write_quantity(json *j, const char *path, uint64_t bytes)
+char *api_quantity_text(uint64_t bytes, char ret[API_QUANTITY_MAX])
 {
-    char text[32];
     bool is_large = bytes >= UINT64_C(10) << 30;
     unsigned shift = is_large ? 30 : 20;
     uint64_t units = (bytes >> shift) + ((bytes & ((UINT64_C(1) << shift) - 1)) != 0);
-    snprintf(text, sizeof text, "%" PRIu64 "%s", units, is_large ? "Gi" : "Mi");
-    json_set_str(j, path, str_of(text));
+    snprintf(ret, API_QUANTITY_MAX, "%" PRIu64 "%s", units, is_large ? "Gi" : "Mi");
+    return ret;
 }
 
 json *api_source_status_json(const struct api_source *source)
 {
     const struct api_source_status *s = &source->status;
-    char text[64];
+    char text[64], quantity[API_QUANTITY_MAX];
     json *j = api_document(API_SOURCE_KIND, &source->meta);
     json_fields_write(j, fields, countof(fields), s);
     if (s->listing.known) {
@@ -150,7 +148,7 @@ json *api_source_status_json(const struct api_source *source)
         json_set_str(j, "status.summary.size", str_of(bytes_text(s->listing.bytes, text)));
     }
     if (s->suggested_bytes)
-        write_quantity(j, "status.suggestedSize", s->suggested_bytes);
+        json_set_str(j, "status.suggestedSize", str_of(api_quantity_text(s->suggested_bytes, quantity)));
     snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, s->volumes.ready,
              s->volumes.pending + s->volumes.hydrating + s->volumes.ready + s->volumes.failed);
     json_set_str(j, "status.summary.volumes", str_of(text));

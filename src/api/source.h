@@ -103,5 +103,9 @@ DEFINE_AUTO(api_source, struct api_source, api_source_free)
  * CIS_PARAMETER_UNSUPPORTED if this version does not support it. */
 must_check int api_source_spec(const struct api_source *s, struct spec **ret, struct err *err);
 
+enum { API_QUANTITY_MAX = 32 };
+/* Whole MiB, from 10 GiB on whole GiB, rounded up, as a claim requests it: "148Gi". Returns ret. */
+char *api_quantity_text(uint64_t bytes, char ret[API_QUANTITY_MAX]);
+
 /* For the controller to apply to `status`; the caller frees. */
 json *api_source_status_json(const struct api_source *s);

@@ -113,12 +113,13 @@ static void describe_size(const struct api_volume *v, const char *id, char *ret)
 {
     const struct api_hydration *h = &v->status.hydration;
     char from[URI_TEXT_MAX], need[BYTES_TEXT_MAX], have[BYTES_TEXT_MAX];
-    uint64_t gib = (source_suggested_bytes(h->bytes_total) >> 30) + 1;
+    char suggested[API_QUANTITY_MAX];
     describe_source(v, from, sizeof from);
     snprintf(ret, VOLUME_EVENT_TEXT_MAX,
-             "%s has %s in %" PRIu64 " objects, the volume %s (%s); delete this claim and create one with %" PRIu64
-             "Gi: a Pending claim cannot grow. Or select less with spec.include and exclude",
-             from, bytes_text(h->bytes_total, need), h->objects_total, bytes_text(v->capacity_bytes, have), id, gib);
+             "%s has %s in %" PRIu64 " objects, the volume %s (%s); delete this claim and create one with %s: "
+             "a Pending claim cannot grow. Or select less with spec.include and exclude",
+             from, bytes_text(h->bytes_total, need), h->objects_total, bytes_text(v->capacity_bytes, have), id,
+             api_quantity_text(source_suggested_bytes(h->bytes_total), suggested));
 }
 
 static void describe_fault(const struct api_volume *v, const struct api_fault *f, const char *reason, char *ret)

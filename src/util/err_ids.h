@@ -42,7 +42,7 @@
     X(1503, OTHER_RUN_UNFINISHED, "repeat that command to finish it, or use --no-resume to start over") \
     X(1504, KEY_LISTED_TWICE, "run the same command again; if two prefixes collide, give each its own sub-path") \
     X(1505, JOURNAL_CORRUPT, "run again with --no-resume to start over") \
-    X(1510, SOURCE_TOO_LARGE, "%s; give it more space, or select less with --include and --exclude") \
+    X(1510, SOURCE_TOO_LARGE, "%s; give it more space, or select less with include and exclude") \
     X(1511, HYDRATE_RUNNING, "wait for it or stop it, then run the same command again") \
     X(1512, KEY_NOT_A_PATH, "exclude the object, or rename its key") \
     X(1513, OBJECTS_FAILED, "run the same command again to %s") \

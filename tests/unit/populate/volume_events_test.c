@@ -176,13 +176,13 @@ static void a_source_that_is_too_large_says_how_much_to_ask_for(void **state)
     struct populate_event r[VOLUME_EVENTS_MAX];
     v->status.hydration.bytes_total = UINT64_C(100) << 30;
     v->capacity_bytes = UINT64_C(50) << 30;
-    fail_with(v, "CIS1510", "give it more space, or select less with --include and --exclude");
+    fail_with(v, "CIS1510", "give it more space, or select less with include and exclude");
     assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 1);
     assert_string_equal(r[0].reason, "SourceTooLarge");
     assert_string_equal(
         r[0].text,
         "gs://acme/llama/ has 100 GiB in 4 objects, the volume 50.0 GiB (CIS1510); delete this claim and create "
-        "one with 107Gi: a Pending claim cannot grow. Or select less with spec.include and exclude");
+        "one with 106Gi: a Pending claim cannot grow. Or select less with spec.include and exclude");
 }
 
 static void a_hydration_that_ended_before_this_leader_sends_no_event(void **state)
