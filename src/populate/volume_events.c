@@ -150,6 +150,21 @@ static void report_fault(const struct api_volume *v, struct populate_event_state
     describe_fault(v, f, r->reason, r->text);
 }
 
+/* The pod of a listing that takes long, or gets no answer, has no other event. */
+static void report_listing(const struct api_volume *v, struct populate_event *r)
+{
+    char from[URI_TEXT_MAX];
+    describe_source(v, from, sizeof from);
+    snprintf(r->text, sizeof r->text, "listing %s on node %s: %" PRIu64 " objects so far", from, v->node,
+             v->status.hydration.objects_total);
+}
+
+static bool is_listing_long(const struct api_volume *v, int64_t now_ns)
+{
+    return v->status.phase == API_PHASE_LISTING &&
+           now_ns - v->status.hydration.started_ns >= (int64_t)VOLUME_LISTING_NS;
+}
+
 static bool is_listed(unsigned phase)
 {
     return phase == API_PHASE_HYDRATING || phase == API_PHASE_VERIFYING || phase == API_PHASE_READY;
@@ -171,6 +186,10 @@ size_t volume_events_of_hydration(const struct api_volume *v, struct populate_ev
         m->started = true;
         m->progress_ns = now_ns;
         report_started(v, add(ret, &count, false, "HydrationStarted"));
+    }
+    if (!m->listing && is_listing_long(v, now_ns)) {
+        m->listing = true;
+        report_listing(v, add(ret, &count, false, "SourceListing"));
     }
     if (is_finished) {
         m->finished = true;

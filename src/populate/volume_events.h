@@ -17,7 +17,7 @@ struct populate_event {
 
 /* Which events of a volume were sent. Zeroed at first: events of the time before are not repeated. */
 struct populate_event_state {
-    bool seen, started, finished;
+    bool seen, listing, started, finished;
     int64_t progress_ns;
     int64_t fault_ns; /* time of the last reported fault */
     bool export_seen;
@@ -25,6 +25,9 @@ struct populate_event_state {
     int64_t exported_ns;      /* end of the last successful export */
     const char *export_test;  /* reason of the last event about a test of the destination; NULL: it was good */
 };
+
+/* How long a listing may take without an event. */
+#define VOLUME_LISTING_NS (5 * NS_PER_SECOND)
 
 /* Fills `ret` and returns the number of events. */
 size_t volume_events_of_hydration(const struct api_volume *v, struct populate_event_state *m, int64_t now_ns,

@@ -58,6 +58,25 @@ static void a_hydration_sends_one_event_at_its_start_and_one_at_its_end(void **s
         r[0].text, "hydrated 100 MiB in 10.0 s (10.0 MiB/s), crc32c verified, 2 objects were deleted from the bucket");
 }
 
+static void a_listing_that_takes_long_sends_one_event_of_its_own(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    v->status.phase = API_PHASE_LISTING;
+    v->status.hydration.objects_total = 0;
+    assert_int_equal(volume_events_of_hydration(v, &m, 104 * SECOND, r), 0);
+    assert_int_equal(volume_events_of_hydration(v, &m, 105 * SECOND, r), 1);
+    assert_false(r[0].warning);
+    assert_string_equal(r[0].reason, "SourceListing");
+    assert_string_equal(r[0].text, "listing gs://acme/llama/ on node n1: 0 objects so far");
+    assert_int_equal(volume_events_of_hydration(v, &m, 106 * SECOND, r), 0);
+    v->status.phase = API_PHASE_HYDRATING;
+    assert_int_equal(volume_events_of_hydration(v, &m, 107 * SECOND, r), 1);
+    assert_string_equal(r[0].reason, "HydrationStarted");
+}
+
 static void a_failed_test_of_the_destination_sends_an_event_for_each_reason(void **state)
 {
     (void)state;
@@ -304,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hydration_sends_one_event_at_its_start_and_one_at_its_end),
+        cmocka_unit_test(a_listing_that_takes_long_sends_one_event_of_its_own),
         cmocka_unit_test(a_failed_test_of_the_destination_sends_an_event_for_each_reason),
         cmocka_unit_test(a_hydration_seen_only_at_its_end_sends_both_events),
         cmocka_unit_test(a_refusal_names_whom_the_bucket_refused),
