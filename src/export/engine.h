@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c,
+/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c,
  * confirm.c, begin.c, upload.c and checkpoint.c. home: the first worker's loop, except the fields beside the lock. */
 #pragma once
 
@@ -216,6 +216,9 @@ struct export_run {
 void checkpoints_make(struct export_run *r);
 void checkpoints_free(struct export_run *r);
 bool checkpoint_is_marker(const struct export_run *r, size_t file);
+void checkpoint_marker_path(const struct export_run *r, size_t group, struct sbuf *path);
+/* Must old markers be deleted before files are sent? */
+bool checkpoint_withdraws(const struct export_run *r);
 /* The deletion of its old marker has ended. NULL: it is gone. */
 void checkpoint_withdrawn(const struct upload *u, const struct err *why_not);
 /* A file of the checkpoint has ended; the last one makes its marker ready. */
@@ -223,12 +226,8 @@ void checkpoint_settled(const struct upload *u, const struct err *failed); /* NU
 const struct err *checkpoint_barred(const struct upload *u);               /* NULL: nothing bars this file */
 bool checkpoint_is_others(const struct upload *u); /* another writer wrote the marker of its checkpoint in the bucket */
 struct plan_options run_plan_options(const struct export_run *r); /* as the plan was made */
-/* All other files of the checkpoint have ended: sends its marker, the user's file or an empty one. If a file failed
- * or the directory changed, fails the marker with that cause. */
-void checkpoint_start_marker(struct export_run *r, size_t group);
-/* Deletes the marker of the next checkpoint that is replaced. False when none is left. */
-bool checkpoint_withdraw_next(struct export_run *r);
-void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
+/* ERR_CHANGED: the directory differs from the plan. */
+must_check int checkpoint_look_again(const struct export_run *r, size_t group, struct err *err);
 
 /* ---- upload.c ---------------------------------------------------------------------------------------------------- */
 
@@ -300,6 +299,15 @@ void upload_confirm(struct upload *u, const struct transfer_answer *a);
 
 /* Handles the answer to a HEAD, which followed a lost answer, an incomplete one, or a failed condition. */
 void upload_confirmed(struct upload *u, const struct transfer_answer *a);
+
+/* ---- marker.c ---------------------------------------------------------------------------------------------------- */
+
+/* All other files of the checkpoint have ended: sends its marker, the user's file or an empty one. If a file failed
+ * or the directory changed, fails the marker with that cause. */
+void checkpoint_start_marker(struct export_run *r, size_t group);
+/* Deletes the marker of the next checkpoint that is replaced. False when none is left. */
+bool checkpoint_withdraw_next(struct export_run *r);
+void checkpoint_answer(struct upload *u, const struct transfer_answer *a);
 
 /* ---- answer.c ---------------------------------------------------------------------------------------------------- */
 

@@ -296,6 +296,14 @@ static const struct {
     {CIS_BROKER_THROTTLED, ERR_KIND_THROTTLED},
 };
 
+const char *err_id_text(enum err_id id, char buf[ERR_ID_TEXT_MAX])
+{
+    buf[0] = '\0';
+    if (id)
+        snprintf(buf, ERR_ID_TEXT_MAX, "CIS%04u", (unsigned)id);
+    return buf;
+}
+
 enum err_kind err_kind_of(enum err_id id)
 {
     for (size_t i = 0; i < countof(kinds); i++)
@@ -306,17 +314,9 @@ enum err_kind err_kind_of(enum err_id id)
 
 enum err_kind err_kind_of_text(const char *id)
 {
-    uint64_t number;
-    struct str text = id ? str_of(id) : STR_NULL;
-    if (!str_starts(text, STR("CIS")) || str_to_u64(str_from(text, 3), &number, ERR_IGNORED) < 0 || number > 9999)
-        return ERR_KIND_OTHER;
-    return err_kind_of((enum err_id)number);
-}
-
-const char *err_id_text(enum err_id id, char buf[ERR_ID_TEXT_MAX])
-{
-    buf[0] = '\0';
-    if (id)
-        snprintf(buf, ERR_ID_TEXT_MAX, "CIS%04u", (unsigned)id);
-    return buf;
+    char text[ERR_ID_TEXT_MAX];
+    for (size_t i = 0; id && i < countof(kinds); i++)
+        if (strcmp(id, err_id_text(kinds[i].id, text)) == 0)
+            return kinds[i].kind;
+    return ERR_KIND_OTHER;
 }
