@@ -10,9 +10,10 @@
 #include "node_table.h"
 #include "util/map.h"
 #include <fuse_lowlevel.h>
+#include <semaphore.h>
 #include <sys/stat.h>
 
-enum { THREADS_MAX = 32, BACKINGS_KEPT = 4096 };
+enum { THREADS_MAX = 32, WAITING_MAX = 2, BACKINGS_KEPT = 4096 };
 
 /* Descriptors that this process keeps by node id. */
 enum node_fd_kind { NODE_FD_HELD, NODE_FD_READ, NODE_FD_WRITE, NODE_FD_KINDS };
@@ -39,7 +40,9 @@ struct session {
     double name_timeout; /* how long the kernel may cache names and attributes */
     struct node_fds fds;
     struct inode_locks inode_locks;
-    atomic_uint threads, idle;
+    atomic_uint threads, idle; /* idle: they wait for a request */
+    atomic_uint parked;        /* threads that wait for their turn to do so */
+    sem_t turn;
     _Atomic uint64_t kept[BACKINGS_KEPT]; /* node ids; a node with an unused backing id is at its hash's index */
 };
 

@@ -82,10 +82,39 @@ static bool receive(struct session *s, struct fuse_buf *buf)
 
 static void *serve_thread(void *arg);
 
+/* True: a thread that waits for its turn is counted as idle, and begins. */
+static bool give_turn(struct session *s)
+{
+    unsigned n = atomic_load(&s->parked);
+    while (n > 0)
+        if (atomic_compare_exchange_weak(&s->parked, &n, n - 1)) {
+            atomic_fetch_add(&s->idle, 1);
+            sem_post(&s->turn);
+            return true;
+        }
+    return false;
+}
+
+/* The kernel wakes the thread that has waited longest. With many of them each request moves to another thread, mostly
+ * on another CPU than its caller: a round trip then takes twice as long. So only some wait for requests, and the others
+ * until all of these are busy. */
+static void wait_for_turn(struct session *s)
+{
+    unsigned n = atomic_load(&s->idle);
+    while (n < WAITING_MAX)
+        if (atomic_compare_exchange_weak(&s->idle, &n, n + 1))
+            return;
+    atomic_fetch_add(&s->parked, 1);
+    if (atomic_load(&s->idle) == 0) /* they became busy before they could see this thread */
+        give_turn(s);
+    while (sem_wait(&s->turn) < 0)
+        ;
+}
+
 /* Starts a thread whenever none waits: a slow disk may block some, but not all. */
 static void spawn_if_busy(struct session *s)
 {
-    if (atomic_load(&s->idle) > 0 || atomic_load(&s->threads) >= THREADS_MAX)
+    if (atomic_load(&s->idle) > 0 || give_turn(s) || atomic_load(&s->threads) >= THREADS_MAX)
         return;
     pthread_t thread;
     pthread_attr_t attr;
@@ -109,7 +138,7 @@ static void serve_loop(struct session *s, size_t hint)
         atomic_fetch_sub(&s->idle, 1);
         spawn_if_busy(s);
         serve_one(s, hint, &buf);
-        atomic_fetch_add(&s->idle, 1);
+        wait_for_turn(s);
     }
 }
 
@@ -296,6 +325,7 @@ static int prepare(struct session *s, struct err *err)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a new keeper starts its own process for the volume */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGIO, SIG_IGN); /* the signal of a broken lease */
+    sem_init(&s->turn, 0, 0);
     pthread_mutex_init(&s->fds.lock, NULL);
     pthread_mutex_init(&s->inode_locks.lock, NULL);
     pthread_cond_init(&s->inode_locks.left, NULL);
