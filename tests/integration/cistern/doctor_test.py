@@ -195,8 +195,8 @@ def test_an_interrupted_doctor_leaves_nothing_in_the_bucket(at, number):
         child = bucket.child = subprocess.Popen(
             [BUILD / "bin/cistern", "doctor", "s3://bucket/run/", "--as-export", "--endpoint", server.url, "--path-style"],
             env=os.environ | KEYS, stdout=subprocess.PIPE, text=True,
-            # A shell starts its background jobs with SIGINT ignored, and this test may be part of one.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            # This test may be part of a shell's background job, which ignores SIGINT, or of nohup, which ignores SIGHUP.
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
         said, _ = child.communicate(timeout=60)
         asked = [f"{r.method} {r.path}" for r in server.seen]
     assert child.returncode == -number, said
