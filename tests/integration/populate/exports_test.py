@@ -119,6 +119,9 @@ def test_an_export_has_events_on_the_claim_and_on_the_persistent_volume(world):
         return next(((c["status"], c["message"]) for c in source.get("status", {}).get("conditions", [])
                      if c["type"] == "Ready"), None)
 
+    def has_exported():
+        return "cistern.io/has-exported" in world.cluster.get(f"{API}/cisternvolumes/{name}")["metadata"].get("annotations", {})
+
     say("False", "Exporting", pendingObjects=2, pendingBytes=2048)
     wait_for(lambda: told("ExportStarted"))
     say("False", "ExportFailed", "2 files are not exported, first a: denied")
@@ -127,7 +130,9 @@ def test_an_export_has_events_on_the_claim_and_on_the_persistent_volume(world):
     wait_for(lambda: ready() == ("False", "the exports of 1 volumes failed; see the events of their claims"))
     say("False", "ExportStalled", "no export succeeded within export.deadline; the data is kept on the node")
     wait_for(lambda: told("ExportStalled"))
+    assert not has_exported(), "exportSecret is for a volume of which an object reached the bucket"
     say("True", "Confirmed", pendingObjects=0, pendingBytes=0, doneObjects=2, doneBytes=2048, lastSuccess=now())
+    wait_for(has_exported)
     assert wait_for(lambda: told("ExportFinished")) == [("Normal", "exported 2.00 KiB in 2 files, all confirmed by the bucket")]
     wait_for(lambda: (ready() or [None])[0] == "True")
     world.empty("told")
@@ -146,12 +151,12 @@ def jobs_of(world, volume, kind):
             j["metadata"]["labels"]["cistern.io/job"] == kind and not j["metadata"].get("deletionTimestamp")]
 
 
-def report_export(world, name, phase, reason=None):
+def report_export(world, name, phase, reason=None, status="False"):
     path = f"{API}/cisternvolumes/{name}/status"
     kept = [c for c in world.cluster.get(path)["status"]["conditions"] if c["type"] != "Exported"]
     world.cluster.patch(path, {"status": {
         "phase": phase, "export": {"pendingObjects": 3, "pendingBytes": 3072, "failedObjects": 3},
-        "conditions": [*kept, condition("Exported", "False", reason or phase)]}})
+        "conditions": [*kept, condition("Exported", status, reason or phase)]}})
 
 
 def fail_export(world, name):
@@ -178,9 +183,12 @@ def test_an_export_that_runs_without_an_end_holds_a_drain_as_a_failing_one(cappe
         assert not is_counted(), "it runs, or waits for its turn"
         report_export(world, name, "Exporting", reason="ExportStalled")
         wait_for(is_counted, what="its time is counted from its deadline")
+    report_export(world, name, "Ready", reason="Confirmed", status="True")
+    wait_for(lambda: not is_counted(), what="a later failure has a time of its own")
     world.empty("ages")
 
 
+@pytest.mark.timeout(600)
 def test_a_drain_is_held_by_no_more_and_for_no_longer_than_an_administrator_says(capped):
     world = capped
     world.make_namespace("pins")
@@ -192,6 +200,11 @@ def test_a_drain_is_held_by_no_more_and_for_no_longer_than_an_administrator_says
         return world.cluster.get(f"{API}/cisternvolumes/{names[claim]}")["metadata"].get("annotations", {}).get(
             "cistern.io/export-failing-since")
 
+    world.make_namespace("others")
+    world.make_source("others")
+    other, = fill(world, "others", ["a"]).values()
+    fail_export(world, world.claim("others", "a")["spec"]["volumeName"])
+    wait_for(lambda: jobs_of(world, other, "hold"), what="that of another namespace holds its node")
     fail_export(world, names["a"])
     wait_for(lambda: since("a") and jobs_of(world, ids["a"], "hold"), what="the first one holds its node")
     fail_export(world, names["b"])
@@ -211,4 +224,7 @@ def test_a_drain_is_held_by_no_more_and_for_no_longer_than_an_administrator_says
     wait_for(lambda: jobs_of(world, ids["a"], "export") and all(
         j["metadata"]["labels"].get("cistern.io/drain") == "open" for j in jobs_of(world, ids["a"], "export")),
         what="the Job that ran is replaced by one that may be evicted")
+    assert jobs_of(world, other, "hold"), "that of another namespace does not count"
+    world.end_pod("others", "pod-of-a")
+    world.delete_claim("others", "a")
     world.empty("pins")
