@@ -18,9 +18,10 @@ enum {
     NAMESPACE_SLOTS = 256,
 };
 
-#define QUIET_NS (60 * NS_PER_SECOND) /* between two writes of one series */
-#define AGAIN_NS (10 * NS_PER_SECOND) /* after a write that failed */
-#define SWEEP_NS (5 * NS_PER_SECOND)  /* between writes of the series that have unsent events */
+#define QUIET_NS (60 * NS_PER_SECOND)  /* between two writes of one series */
+#define AGAIN_NS (10 * NS_PER_SECOND)  /* after a write that failed; doubled up to QUIET_NS */
+#define KEPT_NS (3600 * NS_PER_SECOND) /* the server keeps an event that long: an older one is not sent any more */
+#define SWEEP_NS (5 * NS_PER_SECOND)   /* between writes of the series that have unsent events */
 #define TIMEOUT_NS (10 * NS_PER_SECOND)
 
 /* The events of one reason on one object. home: the sender, then the inbox, then the loop. */
@@ -33,8 +34,8 @@ struct event_series {
     char *ns, *name, *uid, *message;      /* owned */
     uint64_t count;                       /* in all */
     int64_t first_ns, last_ns;
-    bool unsent; /* the last occurrences are not sent yet */
-    bool failed; /* the write before this one failed */
+    bool unsent;       /* the last occurrences are not sent yet */
+    unsigned failures; /* failed writes in a row */
     uint64_t wrote_ns;
     char *event; /* owned: the name of the Event object; NULL: none yet */
     bool created;
@@ -111,6 +112,13 @@ static json *event_object(const struct event_series *s)
 
 static void write_series(struct event_series *s);
 
+/* Another write would fail, too (the namespace is being deleted), or is of no use. */
+static bool is_final(const struct event_series *s, int code)
+{
+    return code == -ERR_DENIED || code == -ERR_INVALID || code == -ERR_NOT_FOUND ||
+           clock_wall_ns() - s->last_ns > (int64_t)KEPT_NS;
+}
+
 static void on_written(void *ctx, struct kube_reply *r)
 {
     struct event_series *s = ctx;
@@ -118,7 +126,7 @@ static void on_written(void *ctx, struct kube_reply *r)
     bool was_there = s->created;
     s->created = r->code == 0;
     if (r->code == 0) {
-        s->failed = false;
+        s->failures = 0;
         return;
     }
     if (r->code == -ERR_NOT_FOUND && was_there) { /* the server keeps events for an hour */
@@ -126,11 +134,12 @@ static void on_written(void *ctx, struct kube_reply *r)
         return;
     }
     s->created = was_there;
-    if (s->failed || r->code == -ERR_DENIED || r->code == -ERR_INVALID) {
-        s->failed = false;
+    if (is_final(s, r->code)) {
+        s->failures = 0;
         atomic_fetch_add(&s->events->dropped, 1);
     } else {
-        s->failed = s->unsent = true;
+        s->failures++;
+        s->unsent = true;
     }
 }
 
@@ -174,6 +183,11 @@ static bool is_pending(const struct event_series *s)
     return s->unsent || s->job;
 }
 
+static uint64_t pause_ns(const struct event_series *s)
+{
+    return s->failures ? clock_doubled_ns(s->failures - 1, AGAIN_NS, QUIET_NS) : QUIET_NS;
+}
+
 static void sweep_due(struct timer *t)
 {
     struct kube_events *e = container_of(t, struct kube_events, sweep);
@@ -183,7 +197,7 @@ static void sweep_due(struct timer *t)
     /* From the least recent: an event that does not recur goes before those that do, which come to the front. */
     for (struct list_node *n = e->recent.last; n; n = n->prev) {
         s = list_entry(n, struct event_series, node);
-        if (s->unsent && !s->job && now - s->wrote_ns >= (s->failed ? AGAIN_NS : QUIET_NS))
+        if (s->unsent && !s->job && now - s->wrote_ns >= pause_ns(s))
             write_if_allowed(s);
         unsent |= is_pending(s);
     }

@@ -3,8 +3,9 @@
  * home: any thread; the client's loop sends. Best effort: no caller waits.
  *
  * A reason on an object is one event. The first occurrence is sent at once. Those of the next 60 s are counted and sent
- * together, with the last message. Beyond a limit the least recent are dropped; a failed event is retried once. After a
- * burst of 200, the objects of a namespace get 5 a second together; the others follow later. */
+ * together, with the last message. Beyond a limit the least recent are dropped. An event that the server could not
+ * take is retried for an hour; one that it denies is dropped. After a burst of 200, the objects of a namespace get 5 a
+ * second together; the others follow later. */
 #pragma once
 
 #include "kube/client.h"

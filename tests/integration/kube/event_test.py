@@ -6,7 +6,7 @@ import time
 import pytest
 
 from integration.lib.kube import KubeTool
-from servers.api_proxy import ApiProxy, answer
+from servers.api_proxy import ApiProxy, answer, status
 
 
 @pytest.fixture
@@ -99,10 +99,17 @@ def test_a_flood_of_events_of_a_namespace_leaves_requests_to_other_namespaces(cl
     assert f"namespace/{namespace}" in cluster.kubectl("get", "events", "--field-selector", "reason=Seen")
 
 
-def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):
-    with ApiProxy(cluster) as proxy:
-        proxy.fault("POST", "/events", answer(500), times=None)
-        with KubeTool(proxy.kubeconfig) as tool:
-            tool.ask("event", reason="Lost", message="m", **about)
-            wait_for(lambda: tool.ask("event", reason="Other", message="m", times=0, **about).dropped > 0)
-            assert len(proxy.seen("POST", "/events")) == 2
+def test_an_event_that_the_server_refused_for_a_while_is_sent_later(cluster, namespace, about):
+    with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as tool:
+        proxy.fault("POST", "/events", answer(500), times=2)
+        tool.ask("event", reason="Late", message="m", **about)
+        assert events(cluster, namespace, 1)[0]["reason"] == "Late"
+        assert len(proxy.seen("POST", "/events")) == 3
+
+
+def test_a_server_that_denies_events_costs_the_events_only(cluster, namespace, about):
+    with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as tool:
+        proxy.fault("POST", "/events", status(403, "Forbidden"), times=None)
+        tool.ask("event", reason="Lost", message="m", **about)
+        wait_for(lambda: tool.ask("event", reason="Other", message="m", times=0, **about).dropped > 0)
+        assert len(proxy.seen("POST", "/events")) == 1
