@@ -16,6 +16,7 @@
 
 enum { ALONE_LEAVE_MS = 2000, TAKE_OVER_MS = 5000, LISTEN_MS = 1000, ENDING_POLL_MS = 100 };
 enum { ASKS = 10, ASK_MS = 20 };
+enum { POLLED_MAX = 2 + KEEPER_CLIENTS_MAX + 2 * KEEPER_VOLUMES_MAX };
 
 #define MIRROR_WAIT_NS (20 * NS_PER_SECOND) /* Kubernetes kills a pod 30 s after SIGTERM */
 
@@ -211,7 +212,9 @@ static void on_client(struct keeper *k, int c)
 static void on_connect(struct keeper *k)
 {
     struct timeval timeout = {.tv_sec = 2};
-    auto_fd fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    bool pause;
+    auto_fd fd = acceptor_next(&k->listener, SOCK_CLOEXEC, &pause);
+    k->listen_ns = pause ? clock_now_ns() + ACCEPT_PAUSE_MS * NS_PER_MS : 0;
     if (fd < 0)
         return;
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
@@ -309,19 +312,19 @@ static int listen_at(struct keeper *k, struct err *err)
     int n = snprintf(a.sun_path, sizeof(a.sun_path), "%s.%d", path, getpid());
     if (n >= (int)sizeof(a.sun_path))
         return err_set(err, ERR_INVALID, "the socket path '%s' is too long", path);
-    k->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (k->listen_fd < 0)
+    auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
         return err_sys(err, errno, "cannot create a socket");
     unlink(a.sun_path);
     mode_t mask = umask(0177);
-    int r = bind(k->listen_fd, (struct sockaddr *)&a, sizeof(a));
+    int r = bind(fd, (struct sockaddr *)&a, sizeof(a));
     umask(mask);
-    if (r < 0 || listen(k->listen_fd, KEEPER_CLIENTS_MAX) < 0 || stat(a.sun_path, &st) < 0 ||
-        rename(a.sun_path, path) < 0) {
+    if (r < 0 || listen(fd, KEEPER_CLIENTS_MAX) < 0 || stat(a.sun_path, &st) < 0 || rename(a.sun_path, path) < 0) {
         err_sys(err, errno, "cannot listen at '%s'", path);
         unlink(a.sun_path);
         return err_advise(err, CIS_SOCKET_LISTEN);
     }
+    acceptor_init(&k->listener, take_fd(&fd));
     k->socket_ino = st.st_ino;
     return 0;
 }
@@ -353,9 +356,9 @@ static nfds_t watch(struct keeper *k, struct pollfd *p, int *timeout_ms)
 {
     nfds_t n = 0;
     uint64_t now = clock_now_ns();
-    *timeout_ms = k->end_ns ? ENDING_POLL_MS : -1;
+    *timeout_ms = k->end_ns ? ENDING_POLL_MS : now < k->listen_ns ? ACCEPT_PAUSE_MS : -1;
     p[n++] = (struct pollfd){.fd = k->signal_fd, .events = POLLIN};
-    p[n++] = (struct pollfd){.fd = k->listen_fd, .events = POLLIN};
+    p[n++] = (struct pollfd){.fd = now < k->listen_ns ? -1 : k->listener.fd, .events = POLLIN};
     for (int c = 0; c < KEEPER_CLIENTS_MAX; c++)
         p[n++] = (struct pollfd){.fd = k->clients[c].fd, .events = POLLIN};
     for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
@@ -369,13 +372,30 @@ static nfds_t watch(struct keeper *k, struct pollfd *p, int *timeout_ms)
     return n;
 }
 
+/* poll(2) of the entries that have a descriptor: more entries than RLIMIT_NOFILE are an error. */
+static bool poll_open(struct pollfd *p, nfds_t count, int timeout_ms)
+{
+    static struct pollfd open[POLLED_MAX];
+    static nfds_t place[POLLED_MAX];
+    nfds_t n = 0;
+    for (nfds_t i = 0; i < count; i++)
+        if (p[i].fd >= 0) {
+            place[n] = i;
+            open[n++] = p[i];
+        }
+    bool is_done = poll(open, n, timeout_ms) >= 0;
+    for (nfds_t i = 0; is_done && i < n; i++)
+        p[place[i]].revents = open[i].revents;
+    return is_done;
+}
+
 static void poll_once(struct keeper *k)
 {
-    static struct pollfd p[2 + KEEPER_CLIENTS_MAX + 2 * KEEPER_VOLUMES_MAX];
+    static struct pollfd p[POLLED_MAX];
     const struct pollfd *of_mounts = p + 2 + KEEPER_CLIENTS_MAX;
     int timeout_ms;
     nfds_t n = watch(k, p, &timeout_ms);
-    if (poll(p, n, timeout_ms) < 0)
+    if (!poll_open(p, n, timeout_ms))
         return;
     for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++)
         if (of_mounts[2 * i].revents)
@@ -435,7 +455,7 @@ int keeper_run(const struct keeper_options *o, struct err *err)
 {
     static struct keeper k; /* 1 MiB of zeroes: unused pages cost nothing */
     char self[KEEPER_PATH_MAX];
-    k = (struct keeper){.options = o, .program = o->program, .listen_fd = -1, .signal_fd = -1, .free_file = 0};
+    k = (struct keeper){.options = o, .program = o->program, .listener = {-1, -1}, .signal_fd = -1, .free_file = 0};
     if (!k.program) {
         int r = program_path(MOUNT_PROGRAM, self, sizeof(self), err);
         if (r < 0)

@@ -7,6 +7,7 @@
 
 #include "keeper.h"
 #include "table.h"
+#include "util/accept.h"
 #include <sys/types.h>
 
 enum { KEEPER_CLIENTS_MAX = 64, KEEPER_FILES_MAX = 16384, NO_CLIENT = -1, NO_FILE = -1 };
@@ -34,11 +35,11 @@ struct keeper_mount {
     uint64_t failing_ns; /* the first of the failures */
     unsigned failures;   /* consecutive processes that were never ready or died shortly after their start */
     uint32_t restarts;
-    bool ready;       /* this process said so */
-    bool unmounted;   /* the mount point is free, the session may still have users */
-    int client;       /* waits for a reply, or NO_CLIENT */
-    int first_file;   /* index, or NO_FILE */
-    uint64_t pending; /* mirrors that have not dropped it yet: bits by client */
+    bool ready;        /* this process said so */
+    bool unmounted;    /* the mount point is free, the session may still have users */
+    int client;        /* waits for a reply, or NO_CLIENT */
+    int first_file;    /* index, or NO_FILE */
+    uint64_t pending;  /* mirrors that have not dropped it yet: bits by client */
 };
 
 /* An open file without a name: its descriptor is the only way to it. */
@@ -60,7 +61,9 @@ struct keeper {
     struct keeper_client clients[KEEPER_CLIENTS_MAX];
     struct keeper_file files[KEEPER_FILES_MAX];
     int free_file;
-    int listen_fd, signal_fd;
+    int signal_fd;
+    struct acceptor listener; /* its descriptor: owned */
+    uint64_t listen_ns;       /* accepts none before that time */
     ino_t socket_ino; /* inode of our socket: another one at its path belongs to another keeper. A bound socket keeps
                          its inode */
     uint64_t end_ns;  /* after SIGTERM: until when the mounts wait for a mirror; 0: no SIGTERM came */

@@ -12,8 +12,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-enum { BACKOFF_MS = 100 };
-
 int socket_name_init(struct socket_name *n, const char *path, struct err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -66,37 +64,14 @@ void socket_name_remove(struct socket_name *n)
 
 /* ---- accepting --------------------------------------------------------------------------------------------------- */
 
-static int open_spare(void)
-{
-    return open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-/* Without a free descriptor, closes the caller's connection at once: it would wait in the queue until its deadline. */
-static bool hang_up(struct listener *l)
-{
-    if (l->spare_fd < 0)
-        return false;
-    close(l->spare_fd);
-    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    l->spare_fd = open_spare();
-    return fd >= 0;
-}
-
-/* False: pause before the next attempt, so that a lasting error does not use a processor. */
+/* False: pause before the next attempt. */
 static bool accept_one(struct listener *l)
 {
-    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) {
+    bool pause;
+    int fd = acceptor_next(&l->acceptor, SOCK_CLOEXEC | SOCK_NONBLOCK, &pause);
+    if (fd >= 0)
         grpc_server_add_channel_from_fd(l->server, fd, l->credentials);
-        if (l->spare_fd < 0)
-            l->spare_fd = open_spare();
-        return true;
-    }
-    if (errno == EMFILE || errno == ENFILE)
-        return hang_up(l);
-    return errno == EINTR || errno == ECONNABORTED;
+    return !pause;
 }
 
 static void *listen_main(void *ctx)
@@ -104,8 +79,8 @@ static void *listen_main(void *ctx)
     struct listener *l = ctx;
     bool pause = false;
     for (;;) {
-        struct pollfd p[] = {{.fd = l->stop_fd, .events = POLLIN}, {.fd = l->fd, .events = POLLIN}};
-        if (poll(p, pause ? 1 : 2, pause ? BACKOFF_MS : -1) < 0 && errno != EINTR)
+        struct pollfd p[] = {{.fd = l->stop_fd, .events = POLLIN}, {.fd = l->acceptor.fd, .events = POLLIN}};
+        if (poll(p, pause ? 1 : 2, pause ? ACCEPT_PAUSE_MS : -1) < 0 && errno != EINTR)
             pause = true;
         else if (p[0].revents)
             return NULL;
@@ -129,12 +104,13 @@ static int bind_socket(const char *path, int *ret_fd, struct err *err)
 
 int listener_start(struct listener *l, grpc_server *server, const char *path, struct err *err)
 {
-    *l = (struct listener){.server = server, .fd = -1, .stop_fd = -1, .spare_fd = -1};
+    int fd = -1;
+    *l = (struct listener){.server = server, .stop_fd = -1, .acceptor = {-1, -1}};
     l->credentials = grpc_insecure_server_credentials_create();
-    int r = bind_socket(path, &l->fd, err);
+    int r = bind_socket(path, &fd, err);
     if (r < 0)
         return r;
-    l->spare_fd = open_spare();
+    acceptor_init(&l->acceptor, fd);
     l->stop_fd = eventfd(0, EFD_CLOEXEC);
     if (l->stop_fd < 0)
         return err_sys(err, errno, "cannot make an eventfd for thread 'rpc/listen'");
@@ -151,10 +127,11 @@ void listener_stop(struct listener *l)
         (void)!write(l->stop_fd, &(uint64_t){1}, sizeof(uint64_t));
         pthread_join(l->thread, NULL);
     }
-    int fds[] = {l->fd, l->stop_fd, l->spare_fd};
+    int fds[] = {l->acceptor.fd, l->stop_fd};
     for (size_t i = 0; i < countof(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
+    acceptor_done(&l->acceptor);
     grpc_server_credentials_release(l->credentials);
     *l = (struct listener){0};
 }

@@ -7,7 +7,7 @@
  * accepts calls. It is removed at the end only if the path is still this socket. */
 #pragma once
 
-#include "util/err.h"
+#include "util/accept.h"
 #include <grpc/grpc.h>
 #include <limits.h>
 #include <pthread.h>
@@ -31,7 +31,8 @@ void socket_name_remove(struct socket_name *n); /* may run twice */
 struct listener {
     grpc_server *server; /* borrowed; started */
     grpc_server_credentials *credentials;
-    int fd, stop_fd, spare_fd; /* owned; -1: none. Closing the spare one lets hang_up() accept. */
+    struct acceptor acceptor; /* its descriptor: owned */
+    int stop_fd;              /* owned; -1: none */
     pthread_t thread;
     bool runs;
 };

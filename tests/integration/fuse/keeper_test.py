@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keeper: asked for mounts, killed, replaced, and given everything back."""
 
+import contextlib
 import os
+import resource
+import select
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -123,7 +127,6 @@ def test_bad_words_are_errors_and_the_keeper_lives(volumes, tmp_path):
 
 def test_garbage_on_the_socket_is_refused_and_harms_no_mount(volumes):
     import random
-    import socket
 
     volume = volumes("v")
     chance = random.Random(4)
@@ -313,6 +316,23 @@ def test_label_of_a_mount_is_known_after_a_take_over(volumes, tmp_path, monkeypa
         older = volume.keeper.process
         volume.keeper.start()
         assert older.wait(10) == 0
+    assert volume.status()["state"] == "serving"
+
+
+def test_keeper_without_descriptors_hangs_up_and_answers_once_it_has_some(volumes):
+    volume = volumes("v")
+    keeper, pid = volume.keeper, volume.keeper.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    highest = max(int(p.name) for p in Path(f"/proc/{pid}/fd").iterdir())
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(highest + 8)]
+        for client in clients:
+            client.connect(keeper.socket)
+        mounts.wait_for("the keeper to hang up", lambda: select.select(clients, [], [], 0)[0])
+        assert not select.select(clients, [], [], 0)[0][0].recv(1)
+        (volume.path / "file").write_text("x")
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     assert volume.status()["state"] == "serving"
 
 
