@@ -319,17 +319,28 @@ static int check_lower(struct session *s, struct err *err)
     return 0;
 }
 
+/* From here on this process ends with its keeper: a new keeper starts its own process for the volume. */
+static int bind_to_keeper(struct session *s, struct err *err)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct pollfd p = {.fd = s->control_fd};
+    if (poll(&p, 1, 0) > 0) /* POLLHUP: it died before, perhaps after it had sent all that serving needs */
+        return err_set(err, ERR_CANCELLED, "the keeper has ended");
+    return 0;
+}
+
 static int prepare(struct session *s, struct err *err)
 {
     fd_limit_raise();
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a new keeper starts its own process for the volume */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGIO, SIG_IGN); /* the signal of a broken lease */
     sem_init(&s->turn, 0, 0);
     pthread_mutex_init(&s->fds.lock, NULL);
     pthread_mutex_init(&s->inode_locks.lock, NULL);
     pthread_cond_init(&s->inode_locks.left, NULL);
-    int r = receive_start(s, err);
+    int r = bind_to_keeper(s, err);
+    if (r == 0)
+        r = receive_start(s, err);
     if (r == 0)
         r = receive_held(s, err);
     if (r == 0)

@@ -319,6 +319,29 @@ def test_label_of_a_mount_is_known_after_a_take_over(volumes, tmp_path, monkeypa
     assert volume.status()["state"] == "serving"
 
 
+def test_mount_process_whose_keeper_died_before_it_began_does_not_serve(disk, tmp_path, mirrors):
+    """Its socket has all that it needs, and no other process would end it."""
+    held, pid, program = tmp_path / "held", tmp_path / "pid", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nif [ -e {held} ]; then echo $$ > {pid}.new; mv {pid}.new {pid}; fi\n"
+                       f'while [ -e {held} ]; do sleep 0.05; done\nexec {mounts.MOUNT_PROCESS} "$@"\n')
+    program.chmod(0o755)
+    keeper = mounts.Keeper(tmp_path, program=program)
+    volume = mounts.Volume(keeper, disk, tmp_path, "v")
+    mirrors(keeper).wait_for(1)
+    held.touch()
+    volume.kill()
+    mounts.wait_for("the next process", pid.exists)
+    keeper.process.kill()
+    keeper.process.wait()
+    held.unlink()
+    orphan = Path(f"/proc/{pid.read_text().strip()}")
+    mounts.wait_for("the end of the orphan", lambda: not orphan.exists() or "State:\tZ" in (orphan / "status").read_text())
+    keeper.start()
+    (volume.path / "file").write_text("x")
+    volume.unmount()
+    keeper.stop()
+
+
 def test_keeper_without_descriptors_hangs_up_and_answers_once_it_has_some(volumes):
     volume = volumes("v")
     keeper, pid = volume.keeper, volume.keeper.process.pid
