@@ -13,8 +13,13 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { START_MS = 25000, RETRY_UNMOUNT_MS = 20, LEAVE_MS = 3000, DROP_MS = 2000, SHORT_LIFE_MS = 1000 };
+enum { START_MS = 25000, LEAVE_MS = 3000, DROP_MS = 2000, SHORT_LIFE_MS = 1000 };
 enum { GIVE_UP_MS = 30000 }; /* documented in docs/design/004-mounts.md */
+
+/* Between the attempts to unmount a busy mount, each of which reads the table of all mounts. The pause doubles, so the
+ * last one is at most as long as the mount was busy. */
+#define UNMOUNT_RETRY_NS (20 * NS_PER_MS)
+#define UNMOUNT_RETRY_MAX_NS (500 * NS_PER_MS)
 
 static const uint8_t allowed[] = {
     [MOUNT_FREE] = 1 << MOUNT_ADOPTED | 1 << MOUNT_STARTING,
@@ -273,15 +278,14 @@ void keeper_mount_on_dropped(struct keeper *k, struct keeper_mount *v, int clien
 static void try_unmount(struct keeper_mount *v, uint64_t now)
 {
     const char *at = v->head->config.mount_point;
-    v->due_ns = now + RETRY_UNMOUNT_MS * NS_PER_MS;
-    if (v->unmounted)
-        return;
     bool last = now >= v->end_ns;
+    v->due_ns = min_u64(v->end_ns, now + clock_doubled_ns(v->attempts++, UNMOUNT_RETRY_NS, UNMOUNT_RETRY_MAX_NS));
     /* A mount of another program stays. Below it the volume is dead once its session has ended. */
     if (!mountpoint_is_ours(v) || umount2(at, UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT ||
         (last && umount2(at, UMOUNT_NOFOLLOW | MNT_DETACH) == 0) || last) {
         v->unmounted = true;
         v->end_ns = now + (last ? 0 : LEAVE_MS * NS_PER_MS);
+        v->due_ns = v->end_ns;
     }
 }
 
@@ -289,11 +293,14 @@ static void try_unmount(struct keeper_mount *v, uint64_t now)
  * and all descriptors are closed: then the kernel ends the session. */
 static void finish_unmount(struct keeper *k, struct keeper_mount *v, uint64_t now)
 {
-    try_unmount(v, now);
+    if (!v->unmounted)
+        try_unmount(v, now);
     if (!v->unmounted)
         return;
-    if (now >= v->end_ns)
+    if (now >= v->end_ns) {
         process_kill(v);
+        v->due_ns = UINT64_MAX; /* its end wakes the keeper */
+    }
     if (v->process_fd < 0)
         drop(k, v);
 }
@@ -309,7 +316,7 @@ void keeper_mount_end(struct keeper *k, struct keeper_mount *v, uint64_t timeout
     if (v->process_fd < 0)
         mountpoint_abort(v); /* without a process umount2() might never return */
     v->end_ns = now + timeout_ms * NS_PER_MS;
-    v->due_ns = now;
+    v->attempts = 0;
     finish_unmount(k, v, now);
 }
 

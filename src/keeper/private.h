@@ -36,6 +36,7 @@ struct keeper_mount {
     unsigned failures;   /* consecutive processes that were never ready or died shortly after their start */
     uint32_t restarts;
     bool ready;        /* this process said so */
+    unsigned attempts; /* to unmount */
     bool unmounted;    /* the mount point is free, the session may still have users */
     int client;        /* waits for a reply, or NO_CLIENT */
     int first_file;    /* index, or NO_FILE */

@@ -152,6 +152,20 @@ def test_unmounting_ends_though_a_file_is_open_and_its_user_is_cut_off(volumes):
     assert volume.keeper.ask("status", "v", check=False).stderr.startswith("NOT_FOUND")
 
 
+def test_unmounting_a_busy_mount_reads_the_table_of_mounts_few_times(volumes):
+    volume = volumes("v")
+    (volume.data / "file").write_text("x")
+
+    def bytes_read():
+        return int(Path(f"/proc/{volume.keeper.process.pid}/io").read_text().split()[1])
+
+    before = bytes_read()
+    with open(volume.path / "file", encoding="utf-8"):
+        volume.unmount(timeout_ms=3000)
+    tables = (bytes_read() - before) / len(Path("/proc/self/mountinfo").read_text())
+    assert 1 < tables < 20, "150 with an attempt each 20 ms"
+
+
 def test_after_unmounting_the_disk_below_can_be_taken_apart(tmp_path, volumes, mirrors):
     keeper = volumes("other").keeper
     mirror = mirrors(keeper)
