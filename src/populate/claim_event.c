@@ -33,6 +33,12 @@ void claim_events_open(struct populate *p)
         token_bucket_init(&p->lists_of_namespace[i], NAMESPACE_QPS, NAMESPACE_BURST);
 }
 
+struct kube_ref claim_ref(const struct claim *c)
+{
+    return (struct kube_ref){
+        .resource = &kube_persistent_volume_claims, .ns = c->namespace, .name = c->name, .uid = c->uid};
+}
+
 static bool may_list(struct populate *p, struct str ns)
 {
     auto_lock(&p->pods_lock);
@@ -67,15 +73,15 @@ static bool tell_listed(struct populate *p, const json *list, const struct kube_
     return found;
 }
 
-/* The same with the list that is kept. False: it does not exist, or is outdated. */
+/* The same with the list that is kept. False: none was taken since then, or it is outdated. */
 static bool tell_kept(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      bool *ret_found)
+                      uint64_t since_ns, bool *ret_found)
 {
     struct pod_list *l;
     auto_lock(&p->pods_lock);
     uint64_t now_ns = clock_now_ns();
     list_foreach (&p->pod_lists, l, node) {
-        if (now_ns - l->taken_ns < NO_POD_NS && str_eq(str_of(l->ns), claim->ns)) {
+        if (l->taken_ns >= since_ns && now_ns - l->taken_ns < NO_POD_NS && str_eq(str_of(l->ns), claim->ns)) {
             *ret_found = tell_listed(p, l->list, claim, what);
             return true;
         }
@@ -116,14 +122,12 @@ static bool tell_new(struct populate *p, const struct kube_ref *claim, const str
     return true;
 }
 
-/* An event that is not sent again must not miss a new pod: `is_first` needs a new list, or a kept one that has the pod.
- * False: neither exists. */
+/* A list of the time before `since_ns` may lack a pod, and is enough only if it has one. False: no list was enough. */
 static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      bool is_first, bool *ret_found)
+                      uint64_t since_ns, bool *ret_found)
 {
-    if (!is_first)
-        return tell_kept(p, claim, what, ret_found) || tell_new(p, claim, what, ret_found);
-    return tell_new(p, claim, what, ret_found) || (tell_kept(p, claim, what, ret_found) && *ret_found);
+    return tell_kept(p, claim, what, since_ns, ret_found) || tell_new(p, claim, what, ret_found) ||
+           (tell_kept(p, claim, what, 0, ret_found) && *ret_found);
 }
 
 static void tell_claim(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
@@ -140,19 +144,74 @@ bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
     return has_looked;
 }
 
-bool claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
-                      const struct populate_event *what)
+/* False: the pods could not be listed, or not now. */
+static bool send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                 const struct populate_event *what)
 {
     uint64_t now_ns = clock_now_ns();
     bool found = false, is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return true;
     tell_claim(p, claim, what);
-    bool has_looked = tell_pods(p, claim, what, !is_same, &found);
+    bool has_looked = tell_pods(p, claim, what, is_same ? 0 : now_ns, &found);
     if (!m)
         return has_looked;
     m->pod_looks = is_same ? m->pod_looks + 1 : 0;
     m->pods_reason = what->reason;
     m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : clock_doubled_ns(m->pod_looks, NO_POD_NS, RECHECK_NS));
     return has_looked;
+}
+
+void claim_event_repeat(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                        const struct populate_event *what)
+{
+    (void)send(p, m, claim, what);
+}
+
+/* ---- events that are not repeated -------------------------------------------------------------------------------- */
+
+enum { UNLISTED_MAX = 4 }; /* of a key: its newest */
+
+/* An event whose pods were not listed yet. */
+struct unlisted_event {
+    struct list_node node;
+    uint64_t since_ns;
+    struct populate_event what;
+};
+
+static void drop_first(struct key_state *m)
+{
+    free(list_pop(&m->unlisted, struct unlisted_event, node));
+    m->unlisted_count--;
+}
+
+void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                      const struct populate_event *what)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (send(p, m, claim, what) || !m)
+        return;
+    if (m->unlisted_count == UNLISTED_MAX)
+        drop_first(m);
+    struct unlisted_event *u = xcalloc(1, sizeof *u);
+    *u = (struct unlisted_event){.since_ns = now_ns, .what = *what};
+    list_add(&m->unlisted, &u->node);
+    m->unlisted_count++;
+}
+
+void claim_events_finish(struct populate *p, struct key_state *m, const struct kube_ref *claim)
+{
+    bool found = false;
+    while (m->unlisted_count > 0) {
+        const struct unlisted_event *u = list_first(&m->unlisted, struct unlisted_event, node);
+        if (!tell_pods(p, claim, &u->what, u->since_ns, &found))
+            return;
+        drop_first(m);
+    }
+}
+
+void claim_events_drop(struct key_state *m)
+{
+    while (m->unlisted_count > 0)
+        drop_first(m);
 }

@@ -238,7 +238,7 @@ static int describe(const struct claim_view *v, enum claim_event event, struct e
     }
 }
 
-static void send_event(const struct claim_view *v, struct key_state *m, enum claim_event event)
+static void send_event(const struct claim_view *v, struct key_state *m, struct claim_step step)
 {
     static const char *const reasons[] = {
         [CLAIM_EVENT_NONE] = "None",
@@ -261,15 +261,16 @@ static void send_event(const struct claim_view *v, struct key_state *m, enum cla
         [CLAIM_EVENT_VOLUME_LOST] = "VolumeLost",
         [CLAIM_EVENT_OTHER_VOLUME] = "PopulateAbandoned",
     };
-    const struct claim *t = &v->pair.target;
-    const struct kube_ref about = {
-        .resource = &kube_persistent_volume_claims, .ns = t->namespace, .name = t->name, .uid = t->uid};
-    struct populate_event told = {.warning = true, .reason = reasons[event]};
+    const struct kube_ref about = claim_ref(&v->pair.target);
+    struct populate_event told = {.warning = true, .reason = reasons[step.event]};
     struct err err;
     char line[ERR_LINE_MAX];
-    (void)describe(v, event, &err);
+    (void)describe(v, step.event, &err);
     snprintf(told.text, sizeof told.text, "%s", err_line(&err, line, sizeof line));
-    claim_event_send(v->p, m, &about, &told);
+    if (step.action == CLAIM_NOTHING)
+        claim_event_repeat(v->p, m, &about, &told);
+    else
+        claim_event_send(v->p, m, &about, &told);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -532,8 +533,11 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
         struct key_state *m = key_state_get(p, 'c', uid, is_ours);
         measure(&v, m);
         log_step(&v, step);
+        const struct kube_ref about = claim_ref(&v.pair.target);
+        if (m && v.pair.target_json)
+            claim_events_finish(p, m, &about); /* a claim that waits is reconciled again soon */
         if (step.event != CLAIM_EVENT_NONE)
-            send_event(&v, m, step.event);
+            send_event(&v, m, step);
         else
             prime_event_send(p, m, &v.pair);
         r = carry_out(&v, step);

@@ -84,15 +84,11 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
     auto_json event = find_new(p->prime_events, c->target.uid, c->prime.uid, STR(NAME_DRIVER), &m->foreign_events[0]);
     if (!event || !read_cause(json_str_at(event, "message"), &cause))
         return;
-    m->pods_reason = NULL; /* it is sent once: with a new list of pods */
-    const struct kube_ref about = {.resource = &kube_persistent_volume_claims,
-                                   .ns = c->target.namespace,
-                                   .name = c->target.name,
-                                   .uid = c->target.uid};
+    m->pods_reason = NULL; /* it is new, though its reason may be that of the last event */
+    const struct kube_ref about = claim_ref(&c->target);
     struct populate_event report = {.warning = true, .reason = "ProvisioningFailed"};
     snprintf(report.text, sizeof report.text, "%.*s", STR_FMT(str_cut(cause, sizeof report.text - 1)));
-    if (!claim_event_send(p, m, &about, &report))
-        m->foreign_events[0] = 0; /* for the pods, at the next look */
+    claim_event_send(p, m, &about, &report);
 }
 
 /* The Job controller reports passing failures in the same way. */

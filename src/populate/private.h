@@ -39,6 +39,8 @@ struct key_state {
     const char *pods_reason;          /* the reason of the last event on waiting pods; static, NULL: none */
     uint64_t pods_due_ns;             /* monotonic: before that, pods get no further one */
     unsigned pod_looks;               /* for pods that wait, with this reason; the pause after each doubles */
+    struct list unlisted;             /* unlisted_event: owned; events that the claim got, and no pod yet */
+    unsigned unlisted_count;
     /* Hashes of the versions of the last events of foreign_event.c; 0: none. A claim has the first only. */
     uint64_t foreign_events[JOB_SLOTS];
     uint64_t job_troubles[JOB_SLOTS]; /* likewise: hashes of the last troubles of pods of Jobs */
@@ -177,10 +179,19 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 
 /* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
 
-/* Sends the event to the claim and to the pods that wait for it. `m` limits the requests; NULL: no limit. False: the
- * pods could not be listed, or not now. */
-bool claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+/* A view into the claim. */
+struct kube_ref claim_ref(const struct claim *c);
+
+/* Sends the event to the claim and to the pods that wait for it. If the pods cannot be listed, or not now,
+ * claim_events_finish() sends it to them. `m` limits the requests; NULL: no limit. */
+void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                       const struct populate_event *what);
+/* The same for an event that the caller repeats as long as its cause persists. */
+void claim_event_repeat(struct populate *p, struct key_state *m, const struct kube_ref *claim,
+                        const struct populate_event *what);
+/* Call again while `m->unlisted` has events. */
+void claim_events_finish(struct populate *p, struct key_state *m, const struct kube_ref *claim);
+void claim_events_drop(struct key_state *m);
 /* Only if a pod that the event concerns waits for the claim. False: the pods could not be listed, or not now. */
 must_check bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
                                           const struct populate_event *what);

@@ -40,6 +40,7 @@ struct key_state *key_state_get(struct populate *p, char kind, struct str name, 
 
 static void key_state_free(struct key_state *own_m)
 {
+    claim_events_drop(own_m);
     free(own_m->key);
     free(own_m);
 }

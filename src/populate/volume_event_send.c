@@ -71,6 +71,7 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
     struct kube_ref claim;
     bool has_claim = find_claim(volume, &claim);
     if (has_claim) {
+        claim_events_finish(p, m, &claim);
         send_hydration(p, m, volume, &claim);
         send_export_test(p, m, volume, source_json, &claim);
     }
@@ -87,7 +88,7 @@ void volume_event_send_queued(struct populate *p, struct key_state *m, const str
              "node %s hydrates as many volumes as populate.maxConcurrentPerNode allows, or half of them for this "
              "namespace",
              volume->node);
-    claim_event_send(p, m, &claim, &report);
+    claim_event_repeat(p, m, &claim, &report);
 }
 
 void volume_event_send_trouble(struct populate *p, struct key_state *m, const struct api_volume *volume,

@@ -527,6 +527,8 @@ static void send_events(struct volume_view *v, uint64_t *again_ns)
         job_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
     for (size_t slot = 0; slot < SLOT_HOLD; slot++) /* one that holds the node concerns its administrator */
         job_pod_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
+    if (v->state && v->state->unlisted_count > 0)
+        recheck_within(again_ns, RECHECK_NS);
     if (lets_drain(v))
         volume_event_send_drain(v->p, v->volume);
 }

@@ -3,13 +3,14 @@
 are filled, handed over, given up and released in the same time. Each ends as without faults, and leaves no object.
 CISTERN_FAIL_EVERY=K meets each Kth request with each fault, one after the other; without it each fault meets one request,
 drawn by CISTERN_SEED."""
+import contextlib
 import os
 import random
 
 import pytest
 from servers.api_proxy import answer, cut, late, lost, raw, silence, status
 
-from integration.lib.claims import ProxiedWorld, running_world, wait_for
+from integration.lib.claims import OURS, ProxiedWorld, running_world, wait_for
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 EVERY = int(os.environ.get("CISTERN_FAIL_EVERY", "0"))
@@ -81,11 +82,57 @@ def test_a_claim_is_filled_while_each_answer_takes_three_seconds(world, ns):
     world.empty(ns)
 
 
+def told(world, ns, reason):
+    return {e["involvedObject"]["kind"] for e in world.events(ns, reason)}
+
+
+@contextlib.contextmanager
+def denied_lists_of_pods(world, ns, reason):
+    """Until the claim has the event. Then its pod gets it, too, though nothing changes any more."""
+    pods = f"/namespaces/{ns}/pods"
+    world.proxy.fault("GET", pods, status(403, "Forbidden"), times=None)
+    try:
+        yield
+        wait_for(lambda: told(world, ns, reason) == {"PersistentVolumeClaim"}, what=f"{reason} on the claim")
+        assert world.proxy.seen("GET", pods)
+    finally:
+        world.proxy.no_faults()
+    wait_for(lambda: told(world, ns, reason) == {"PersistentVolumeClaim", "Pod"}, what=f"{reason} on the pod")
+
+
+def make_waiting_pod(world, ns):
+    for node in world.nodes:
+        node.hydrates = False
+    world.make_claim(ns)
+    world.make_pod(ns)
+
+
+def fill(world, ns):
+    for node in world.nodes:
+        node.hydrates = True
+    world.wait_for_bound(ns)
+    world.empty(ns)
+
+
+def test_start_of_a_hydration_reaches_the_pod_after_a_list_of_pods_failed(world, ns):
+    with denied_lists_of_pods(world, ns, "HydrationStarted"):
+        make_waiting_pod(world, ns)
+    fill(world, ns)
+
+
+def test_end_of_the_pod_of_a_job_reaches_the_pod_after_a_list_of_pods_failed(world, ns):
+    """The pod of the Job is deleted before."""
+    pods = f"/api/v1/namespaces/{OURS}/pods"
+    with denied_lists_of_pods(world, ns, "JobFailed"):
+        make_waiting_pod(world, ns)
+        pod = wait_for(lambda: world.items(pods), what="a pod of the Job")[0]["metadata"]["name"]
+        world.cluster.patch(f"{pods}/{pod}/status", {"status": {"phase": "Failed", "reason": "OutOfpods", "message": "no room"}})
+        wait_for(lambda: pod not in [p["metadata"]["name"] for p in world.items(pods)], what="that pod is deleted")
+    fill(world, ns)
+
+
 def test_pod_in_user_namespace_is_looked_for_again_after_a_list_of_pods_failed(world, ns):
     """Also if nothing else changes the volume."""
-    def told():
-        return {e["involvedObject"]["kind"] for e in world.events(ns, "UserNamespaceUnsupported")}
-
     for node in world.nodes:
         world.cluster.patch(f"/api/v1/nodes/{node.name}/status", {"status": {"nodeInfo": {"kernelVersion": "6.1.0"}}})
     pods = f"/namespaces/{ns}/pods"
@@ -95,7 +142,7 @@ def test_pod_in_user_namespace_is_looked_for_again_after_a_list_of_pods_failed(w
         world.make_pod(ns, hostUsers=False)
         world.wait_for_bound(ns)
         wait_for(lambda: not world.jobs(), what="the Job is deleted")
-        assert world.proxy.seen("GET", pods) and not told()
+        assert world.proxy.seen("GET", pods) and not told(world, ns, "UserNamespaceUnsupported")
     finally:
         world.proxy.no_faults()
-    wait_for(lambda: told() == {"PersistentVolumeClaim", "Pod"}, what="the event of both")
+    wait_for(lambda: told(world, ns, "UserNamespaceUnsupported") == {"PersistentVolumeClaim", "Pod"}, what="the event of both")
