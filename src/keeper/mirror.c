@@ -4,9 +4,11 @@
 #include "table.h"
 #include "util/clock.h"
 #include "util/list.h"
+#include "util/log.h"
 #include "util/thread.h"
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 struct mirror_copy {
     struct list_node in_copies;
@@ -115,6 +117,15 @@ static int send_missing(struct mirror *m, int sock, struct err *err)
     return r < 0 ? r : wire_send(sock, &synced, NULL, err);
 }
 
+/* From here on a keeper that dies loses no mount. */
+static void log_connected(int sock)
+{
+    struct ucred keeper = {0};
+    socklen_t len = sizeof keeper;
+    (void)getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &keeper, &len);
+    log_event(LOG_INFO, "keeper connected", "pid", log_u64((uint64_t)keeper.pid), NULL);
+}
+
 /* One connection, from connect to hang-up. */
 static void converse(struct mirror *m)
 {
@@ -131,6 +142,8 @@ static void converse(struct mirror *m)
     if (r == 0)
         r = send_missing(m, sock, &err);
     set_connected(m, r == 0);
+    if (r == 0)
+        log_connected(sock);
     while (r == 0) {
         struct pollfd p[2] = {{.fd = sock, .events = POLLIN}, {.fd = m->stop_fd, .events = POLLIN}};
         if (poll(p, 2, -1) > 0 && p[1].revents)

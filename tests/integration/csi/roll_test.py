@@ -5,6 +5,7 @@ exported."""
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -15,7 +16,7 @@ import pytest
 from integration.fuse.versions_test import NEWER, TODAY, Load
 from servers.bucket import KEYS, BucketServer
 
-from .driver import MIB, Driver, command_line, processes, wait_for
+from .driver import MIB, Driver, command_line, has_ended, processes, wait_for
 from .kill_test import insist
 
 ROLLS = int(os.environ.get("CISTERN_ROLLS", "8"))  # 250 before it was called done
@@ -109,20 +110,29 @@ def kill_one(word):
             return
 
 
+def is_mirrored(driver, started):
+    """Whether the driver, whose log begins there, has duplicates of the descriptors of the only keeper."""
+    connected = re.findall(r'event="keeper connected" pid=(\d+)', driver.log_text()[started:])
+    return connected[-1:] == list(map(str, driver.keeper_pids()))
+
+
 @pytest.mark.timeout(900)
 def test_rolls_of_driver_and_keeper_with_kills_are_not_noticed(driver, bucket):
     dice = random.Random(ROLLS)
     volume, target = use(driver, "pvc")
     load, life = Load(target), Life(driver, bucket)
+    started = 0
     for roll in range(ROLLS):
         what = dice.choice(("kill driver", "restart driver", "newer keeper", "older keeper", "kill keeper", "kill job"))
         time.sleep(dice.uniform(0, 0.5))
         if what.endswith("driver"):
             driver.kill() if what == "kill driver" else driver.stop()
+            started = len(driver.log_text())
             driver.start()
         elif what == "kill keeper":
             for pid in driver.keeper_pids():
                 os.kill(pid, signal.SIGKILL)
+                wait_for(lambda pid=pid: has_ended(pid))
         elif what == "kill job":
             kill_one(f"{driver.pools['default']}/volumes")
         else:
@@ -132,7 +142,7 @@ def test_rolls_of_driver_and_keeper_with_kills_are_not_noticed(driver, bucket):
         except AssertionError as e:
             raise AssertionError(f"roll {roll}: {what}") from e
         assert life.errors == [], f"roll {roll}: {what}: {driver.log_text()[-5000:]}"
-        time.sleep(1)  # the driver connects to the keeper: one of them holds the mounts at any time
+        wait_for(lambda: is_mirrored(driver, started))  # one of the two holds the mounts at any time
     load.stop()
     life.stop()
     give_up(driver, volume)
