@@ -196,6 +196,22 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
     return 0;
 }
 
+/* Needs no new block, unlike a replacement: with the pool full of files of others, no mount could be given up, and no
+ * space. One write of a few sectors: after a crash in it the record may be corrupt, as CIS3012 describes. */
+static int overwrite(int dir, const char *text, struct err *err)
+{
+    struct stat st;
+    auto_fd fd = -1;
+    int r = file_open_state(dir, RECORD_FILE, O_WRONLY, 0, &fd, err);
+    if (r == 0 && fstat(fd, &st) != 0)
+        r = err_sys(err, errno, "cannot stat '" RECORD_FILE "'");
+    if (r < 0)
+        return r;
+    auto_mem char *padded = str_dupf("%-*s", (int)min_u64((uint64_t)st.st_size, FILE_MAX), text);
+    r = file_pwrite_all(fd, RECORD_FILE, padded, strlen(padded), 0, err);
+    return r == 0 && fsync(fd) != 0 ? err_sys(err, errno, "cannot flush '" RECORD_FILE "'") : r;
+}
+
 int record_write(int dir, const struct record *r, struct err *err)
 {
     auto_json j = json_new_object();
@@ -213,5 +229,8 @@ int record_write(int dir, const struct record *r, struct err *err)
     }
     json_set(j, "targets", targets);
     auto_mem char *text = json_text(j, 0);
-    return file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
+    int replaced = file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
+    if (replaced != -ERR_NO_SPACE)
+        return replaced;
+    return overwrite(dir, text, ERR_IGNORED) == 0 ? 0 : replaced;
 }

@@ -5,14 +5,16 @@ import time
 
 
 class Disk:
-    """An ext4 on a loop device, mounted at the new `path`: no other program's files are on it."""
+    """A file system on a loop device, mounted at the new `path`: no other program's files are on it."""
 
-    def __init__(self, path, size):
+    MAKE = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1"], "xfs": ["mkfs.xfs", "-q"]}
+
+    def __init__(self, path, size, fs="ext4"):
         self.path = path
         self.image = path.with_name(f"{path.name}.img")
         path.mkdir()
         subprocess.run(["truncate", "-s", size, self.image], check=True)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1", self.image], check=True)
+        subprocess.run([*self.MAKE[fs], self.image], check=True)
         subprocess.run(["mount", "-o", "loop,noatime", self.image, path], check=True)
 
     def unmount(self):
