@@ -103,10 +103,8 @@ static int ensure_keeper(struct driver_keeper *k, struct err *err)
 {
     size_t mounts;
     for (uint64_t end_ns = clock_now_ns() + START_NS; !list_mounts(k, &mounts); clock_sleep(ANSWER_NS)) {
-        if (!k->program)
+        if (!k->program || clock_now_ns() >= end_ns)
             return err_fail(err, ERR_AGAIN, CIS_KEEPER_UNREACHABLE, "keeper: no answer at '%s'", k->socket);
-        if (clock_now_ns() >= end_ns)
-            return err_set(err, ERR_AGAIN, "keeper: still starting");
         if (begin_start(k)) {
             int r = list_mounts(k, &mounts) ? 0 : start_keeper(k, err);
             end_start(k);

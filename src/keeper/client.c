@@ -49,7 +49,8 @@ static int converse(const char *socket, const struct wire_msg *ask, int timeout_
     if (err->code == ERR_NOT_FOUND)
         return err_fail(err, ERR_AGAIN, CIS_KEEPER_UNREACHABLE,
                         "the keeper closed the connection before its reply was complete");
-    return err_wrap(err, "request to the keeper");
+    err_wrap(err, "request to the keeper");
+    return err->code == ERR_TIMEOUT ? err_advise(err, CIS_KEEPER_UNREACHABLE) : r;
 }
 
 int wire_mount_of(const struct keeper_mount_request *m, struct wire_msg *ret, struct err *err)

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from .driver import MIB, Mode, capability, command_line, end_all, has_ended, processes, wait_for
+from .kill_test import insist
 
 Code = grpc.StatusCode
 SHARED = capability(Mode.SINGLE_NODE_MULTI_WRITER)
@@ -97,6 +98,24 @@ def test_publish_from_a_mount_that_does_not_answer_ends_in_time(driver, volume):
     finally:
         os.kill(serving, signal.SIGCONT)
     assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_calls_that_need_a_frozen_keeper_end_with_the_cause(driver, volume):
+    keeper, = driver.keeper_pids()
+    other = driver.client.create("other", size=16 * MIB, access="fuse").volume_id
+    driver.unpublish(volume, "first")
+    driver.staging(other).mkdir(parents=True)
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        for code, method, fields in (
+                (Code.UNAVAILABLE, "NodeStageVolume", {"volume_capability": SHARED, "volume_id": other}),
+                (Code.DEADLINE_EXCEEDED, "NodeUnstageVolume", {"volume_id": volume})):
+            answered, text = driver.client.fails(method, timeout=120, staging_target_path=str(driver.staging(fields["volume_id"])), **fields)
+            assert answered == code and "keeper" in text and "no answer" in text and "CIS3101" in text, (answered, text)
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    driver.stage(other, SHARED)
+    insist(driver, lambda c: driver.unstage(volume, client=c))
 
 
 def test_a_lost_bind_is_made_again(driver):
