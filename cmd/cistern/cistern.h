@@ -79,6 +79,10 @@ struct store_options store_defaults(const char *uri);
 /* A volume's retry policy, for hydration and export. */
 struct store_retry store_retry_of(const struct spec_source *s);
 
+/* volume_open() of the directory that a user gave with --volume. */
+struct volume;
+must_check int open_named_volume(const char *directory, struct volume **ret, struct err *err);
+
 /* Reads a volume's retry policy again when its file changes. */
 struct retry_reload {
     const char *volume_dir; /* borrowed; NULL: not a volume */

@@ -321,7 +321,7 @@ static int open_volume(struct export_cmd *j, struct err *err)
 {
     int r = flags.purpose ? verdict_purpose_parse(str_of(flags.purpose), &j->purpose, err) : 0;
     if (r == 0)
-        r = volume_open(flags.volume, &j->volume, err);
+        r = open_named_volume(flags.volume, &j->volume, err);
     if (r < 0)
         return r;
     j->spec = j->volume->spec;

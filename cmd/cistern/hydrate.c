@@ -198,7 +198,7 @@ static_assert((int)SPEC_SHARDS_MAX <= (int)SHARDS_MAX, "the engine takes all sha
 
 static int from_volume(struct hydrate_cmd *run, struct target **ret, struct err *err)
 {
-    int r = volume_open(flags.volume, &run->volume, err);
+    int r = open_named_volume(flags.volume, &run->volume, err);
     if (r < 0)
         return r;
     const struct spec *spec = run->volume->spec;

@@ -207,6 +207,12 @@ static bool was_replaced(struct retry_reload *f)
     return true;
 }
 
+int open_named_volume(const char *directory, struct volume **ret, struct err *err)
+{
+    int r = volume_open(directory, ret, err);
+    return r == -ERR_NOT_FOUND ? err_advise(err, CIS_VOLUME_DIRECTORY) : r;
+}
+
 void retry_reload(struct retry_reload *f, struct store *const *stores, size_t count)
 {
     struct volume *v;

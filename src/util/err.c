@@ -152,6 +152,7 @@ static void advise_by_errno(struct err *err)
         {EIO, CIS_DISK_ERROR},
         {EROFS, CIS_READ_ONLY_DISK},
         {EACCES, CIS_PERMISSION_DENIED},
+        {EPERM, CIS_PERMISSION_DENIED},
         {EINTR, CIS_INTERRUPTED},
         {ELOOP, CIS_SYMLINK_IN_THE_WAY},
         {ENAMETOOLONG, CIS_PATH_TOO_LONG},

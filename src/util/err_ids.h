@@ -55,7 +55,7 @@
     X(1520, DISK_FULL, "free space or raise the quota, then run the same command again") \
     X(1521, DISK_ERROR, "check the kernel log for disk errors (dmesg), then run the same command again") \
     X(1522, READ_ONLY_DISK, "remount it writable (dmesg says why it is read-only), then run the same command again") \
-    X(1523, PERMISSION_DENIED, "grant the access to the user that runs this, then run the same command again") \
+    X(1523, PERMISSION_DENIED, "grant the access to the user that runs this, or use another directory, then run the same command again") \
     X(1524, INTERRUPTED, "run the same command again: a signal interrupted it") \
     X(1525, WRONG_FILE_TYPE, "move it away, then run the same command again") \
     X(1526, STORE_REFUSES_ALL, "wait until the store recovers, or lower --concurrency, then run the same command again") \
@@ -105,6 +105,7 @@
     X(2010, VOLUME_NOT_ATTACHED, "publish or hydrate the volume: its driver then attaches it") \
     X(2011, VOLUME_COVERED, "unmount that file system") \
     X(2012, IMAGE_UNFORMATTED, "delete the volume, or restore the pool") \
+    X(2013, VOLUME_DIRECTORY, "give the directory of a volume, POOL/volumes/ID; cistern status --pool POOL lists them") \
     X(2020, QUOTA_UNSUPPORTED, "mount the pool with prjquota, or let it use loop devices (modprobe loop)") \
     X(2021, POOL_DIRECTORY_NOT_EMPTY, "give the pool an empty directory") \
     X(2022, POOL_RECORD_CORRUPT, "restore the file, or move the pool's content away") \

@@ -76,7 +76,7 @@ static void missing_resource_has_an_id_and_advice_that_err_advise_replaces(void 
         int errnum;
         unsigned id;
     } rows[] = {{EMFILE, 1616}, {ENFILE, 1616}, {ENOSPC, 1520}, {EDQUOT, 1520}, {EIO, 1521},
-                {EROFS, 1522},  {EACCES, 1523}, {EINTR, 1524},  {EPERM, 0},     {ENOENT, 0}};
+                {EROFS, 1522},  {EACCES, 1523}, {EINTR, 1524},  {EPERM, 1523},  {ENOENT, 0}};
     struct err err;
     for (size_t i = 0; i < countof(rows); i++) {
         err_sys(&err, rows[i].errnum, "cannot write 'y'");
