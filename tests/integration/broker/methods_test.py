@@ -295,7 +295,8 @@ def test_audience_of_the_chart_is_allowed(world, sts, start, team):
     ([PROVIDER], True), ([f"https:{PROVIDER}"], True),
     (["vault"], False), (["https://kubernetes.default.svc.cluster.local"], False), (["cistern-broker"], False), ([], False),
     (["sts.amazonaws.com", "vault"], False), (["https://evil.example//iam.googleapis.com/"], False), (["sts.amazonaws.com.evil.example"], False),
-    (["evil.example/x.svc.id.goog"], False), ([f"{PROVIDER} x"], False)])
+    (["evil.example/x.svc.id.goog"], False), ([f"{PROVIDER} x"], False), (["of-the-api-server"], False),
+    (["//iam.googleapis.com/kubernetes.default"], False)])
 def test_api_server_creates_tokens_for_cloud_audiences_only(world, team, audiences, may):
     """The admission policy applies even to a compromised controller."""
     world.account(team, "reader", opted_in=True)

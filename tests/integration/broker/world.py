@@ -50,7 +50,8 @@ class World:
         shown = [flag for t in templates for flag in ("--show-only", t)]
         text = subprocess.run([str(CACHE / "kubernetes/bin/helm"), "template", "cistern", str(TOP / "charts/cistern"),
                                "--namespace", NAMESPACE, "--kube-version", "1.34.4",
-                               "--set", "identity.audiences={internal-sts}", *shown],
+                               "--set", "identity.audiences={internal-sts,of-the-api-server}",
+                               "--set", "identity.apiServerAudiences={of-the-api-server}", *shown],
                               check=True, capture_output=True, text=True).stdout
         self.cluster.kubectl("apply", "-f", "-", stdin=text)
 
