@@ -68,6 +68,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->head_reported = j->paused = j->address.has_resolve = j->address.has_order = false;
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
+    j->was_read = false;
     j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
     j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};
@@ -120,8 +121,8 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     return web_translate(&f, err);
 }
 
-/* Did the server refuse a connection? A request over a kept connection is not counted: libcurl sends it again. */
-static bool was_turned_away(const struct web_job *j, int code)
+/* Did a new connection bring no reply? A request over a kept connection is not counted: libcurl sends it again. */
+static bool was_fruitless(const struct web_job *j, int code)
 {
     long connects = 0;
     if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->progress.first_byte_ns)
@@ -149,8 +150,9 @@ static void end_job(struct web_job *j, unsigned steps)
                            .total_ns = loop_now_ns(w->loop) - j->progress.started_ns};
     r.code = job_outcome(j, steps, &r.err);
     r.status = j->start_code < 0 ? 0 : web_status(j);
-    r.turned_away = (steps & STEP_SETTLE) && was_turned_away(j, r.code);
-    r.closed = r.turned_away && j->result != CURLE_COULDNT_CONNECT && j->result != CURLE_OPERATION_TIMEDOUT;
+    bool fruitless = (steps & STEP_SETTLE) && was_fruitless(j, r.code);
+    r.turned_away = fruitless && !j->was_read;
+    r.closed = fruitless && j->result != CURLE_COULDNT_CONNECT && j->result != CURLE_OPERATION_TIMEDOUT;
     if (r.turned_away)
         w->connects.turned_away++;
     if (j->address.is_waiting)

@@ -267,13 +267,6 @@ static bool has_another(const struct web_host *n, const char *text)
     return false;
 }
 
-static bool tcp_state(int fd, struct tcp_info *ret)
-{
-    socklen_t len = sizeof *ret;
-    *ret = (struct tcp_info){0};
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) == 0;
-}
-
 void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address)
 {
     if (!j->address.host || !address_text(address, s->address))
@@ -287,7 +280,8 @@ void web_host_socket_closing(struct web_socket *s)
 {
     struct tcp_info info;
     /* Closed without a round trip: refused, or unreachable. */
-    if (s->name && s->opener && tcp_state(s->watch.fd, &info) && info.tcpi_state == TCP_CLOSE && info.tcpi_rtt == 0)
+    if (s->name && s->opener && web_socket_state(s->watch.fd, &info) && info.tcpi_state == TCP_CLOSE &&
+        info.tcpi_rtt == 0)
         set_aside(s->name, find_address(s->name, s->address), "refused");
 }
 
@@ -337,7 +331,7 @@ void web_host_check_connect(struct web_socket *s)
     uint64_t now = loop_now_ns(s->web->loop);
     if (!s->opener || !s->name)
         return;
-    if (!tcp_state(s->watch.fd, &info) || info.tcpi_state != TCP_SYN_SENT) {
+    if (!web_socket_state(s->watch.fd, &info) || info.tcpi_state != TCP_SYN_SENT) {
         check_answer(s, now);
         return;
     }

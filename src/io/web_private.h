@@ -6,6 +6,7 @@
 #include "io/web.h"
 #include <curl/curl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 enum web_job_state {
     WEB_JOB_FREE,    /* on the free list */
@@ -83,6 +84,7 @@ struct web_job {
     int socket_errno;
     char blocked_address[INET6_ADDRSTRLEN]; /* an address that the guard refused; "": none */
     unsigned sends;
+    bool was_read; /* by a server that then closed the connection */
     struct web_job_progress progress;
     char error[CURL_ERROR_SIZE];
 };
@@ -141,6 +143,7 @@ static inline void web_job_schedule(struct web_job *j, unsigned steps)
 void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
 void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
+bool web_socket_state(int fd, struct tcp_info *ret);
 void web_sockets_shut_idle(struct web *w);             /* those beyond idle_max */
 void web_socket_check_handshake(struct web_socket *s); /* four times a second */
 

@@ -160,9 +160,27 @@ static curl_socket_t open_socket(void *ctx, curlsocktype, struct curl_sockaddr *
     return fd;
 }
 
+bool web_socket_state(int fd, struct tcp_info *ret)
+{
+    socklen_t len = sizeof *ret;
+    *ret = (struct tcp_info){0};
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) == 0;
+}
+
+/* Whether the server has read all that was sent, and then closed the connection. One that refuses a connection does not
+ * read: its kernel resets the connection when it is closed with unread bytes, or when they come later. */
+static bool was_read(int fd)
+{
+    struct tcp_info info;
+    return web_socket_state(fd, &info) && info.tcpi_state == TCP_CLOSE_WAIT && info.tcpi_unacked == 0;
+}
+
 static int close_socket(void *ctx, curl_socket_t fd)
 {
     struct web_socket *s = socket_of(ctx, fd);
+    struct web_job *j = s->opener;
+    if (j && j->state == WEB_JOB_RUNNING && j->progress.started_ns <= s->opened_ns) /* it may be another request by now */
+        j->was_read = j->sends > 0 && was_read(fd);
     socket_forget(s);
     web_host_socket_closing(s);
     socket_closed(s);

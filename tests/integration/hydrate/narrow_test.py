@@ -5,7 +5,7 @@ import concurrent.futures
 
 import pytest
 
-from .lib import DONE, TRANSIENT, Bucket
+from .lib import DONE, SOME_FAILED, TRANSIENT, Bucket, cistern
 
 pytestmark = pytest.mark.timeout(180)
 FEW_TRIES = ("--retries", "2", "--timeout", "30s")  # far too few for who is sent away again and again
@@ -79,3 +79,22 @@ def test_one_object_that_breaks_every_connection_fails_when_the_others_are_there
         named = sorted(e["object"] for e in errors if "object" in e)
         assert named == [f"object-{i:09}" for i in range(77, 400, 100)]
         assert end["hydrated"] == 400 - len(named)
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("operation, scheme, size, exports", [
+    ("list", "s3", "2000", False), ("get", "s3", "2000", False), ("get", "gs", "2000", False), ("head", "s3", "9Mi", False),
+    ("put", "s3", "2000", True), ("post", "gs", "2000", True), ("post", "s3", "17Mi", True)])
+def test_request_that_is_read_and_not_answered_is_tried_as_often_as_allowed(tmp_path, attempts, operation, scheme, size, exports):
+    """27 times with one attempt and more: the connection counted as refused. libcurl repeats a request once if a kept
+    connection is closed, and a late HEAD is sent a second time. An export sends three files."""
+    with Bucket(f"n/:3:{size}") as bucket:
+        if exports:
+            assert bucket.hydrate("n/", tmp_path / "in", scheme=scheme)[0] == DONE
+        bucket.fault(f"op={operation},{'key=*1,' if operation in ('get', 'head', 'put') else ''}do=lost")
+        access = ("--anonymous",) if scheme == "gs" else ()
+        way = ("export", tmp_path / "in", f"{scheme}://bench/x/") if exports else (
+            "hydrate", f"{scheme}://bench/n/", tmp_path / "out")
+        done = cistern(*way, "--endpoint", bucket.url, *access, "--retries", attempts)
+        assert done.returncode in (SOME_FAILED, TRANSIENT)
+        assert attempts <= bucket.fired()[0] <= 4 * attempts * (3 if exports else 1)
