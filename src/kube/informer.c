@@ -13,7 +13,8 @@ enum {
 #define PAGE_TIMEOUT_NS (60 * NS_PER_SECOND)
 /* The server ends a watch after five to ten minutes, so that its replicas share them. */
 #define WATCH_LEAST_NS (300 * NS_PER_SECOND)
-/* The server sends a bookmark each minute. Without one, the server or a proxy may be stuck with an open connection. */
+/* The server sends a bookmark each minute, but none of Events, and none of a kind that never changed. Without one, the
+ * server or a proxy may be stuck with an open connection. */
 #define SILENCE_NS (75 * NS_PER_SECOND)
 #define BACKOFF_BASE_NS (500 * NS_PER_MS)
 #define BACKOFF_CAP_NS (10 * NS_PER_SECOND)
@@ -172,12 +173,13 @@ static void on_watched(void *ctx, struct kube_reply *r)
     struct kube_informer *i = ctx;
     /* If this side ended the watch, i->err has the cause. */
     struct err err = r->code < 0 && r->status == 200 && i->err.code ? i->err : r->err;
+    bool was_silent = r->status == 200 && err.code == ERR_TIMEOUT; /* there may have been nothing to send */
     i->job = NULL;
     if (loop_now_ns(i->kube->loop) - i->watch_began_ns > LASTED_NS)
         i->failures = 0;
     if (r->code < 0 && lost_its_place(i, r->status, &err))
         forget_version(i);
-    if (r->code < 0 && (i->version || err.code != ERR_AGAIN))
+    if (r->code < 0 && !was_silent && (i->version || err.code != ERR_AGAIN))
         fail(i, &err);
     else if (i->failures++ == 0)
         pause_for(i, PAUSE_NS); /* the normal end of a watch */

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster in which nothing happens."""
+import time
+
+from integration.lib.claims import running_world
+
+# Longer than a watch may be silent. The API server sends bookmarks each minute, but none of Events, and none of a kind that
+# never changed.
+SILENCE_SECONDS = 90
+
+
+def test_a_controller_warns_of_nothing_while_nothing_happens():
+    with running_world() as world:
+        began = len(world.log())
+        time.sleep(SILENCE_SECONDS)
+        logged = world.log()[began:].splitlines()
+    assert [line for line in logged if " level=debug " not in line and " level=info " not in line] == []
