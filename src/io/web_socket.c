@@ -179,7 +179,8 @@ static int close_socket(void *ctx, curl_socket_t fd)
 {
     struct web_socket *s = socket_of(ctx, fd);
     struct web_job *j = s->opener;
-    if (j && j->state == WEB_JOB_RUNNING && j->progress.started_ns <= s->opened_ns) /* it may be another request by now */
+    if (j && j->state == WEB_JOB_RUNNING &&
+        j->progress.started_ns <= s->opened_ns) /* it may be another request by now */
         j->was_read = j->sends > 0 && was_read(fd);
     socket_forget(s);
     web_host_socket_closing(s);

@@ -255,7 +255,7 @@ def test_a_server_that_is_silent_is_left(proxy, maps):
 @pytest.mark.parametrize("times", [1, None])
 def test_a_watch_that_brings_nothing_is_left(proxy, through, maps, how, reported, times):
     """Its connection stays open. If every watch is like that, lists find the changes. A watch that began may have had nothing
-    to bring, which is no trouble."""
+    to bring."""
     maps.create("a")
     proxy.fault("GET", "watch=1", how, times=times)
     begin(through, maps, silence_ms=1000)
