@@ -147,7 +147,7 @@
     X(3024, CONTEXT_DIFFERS, "give all pods of the volume the same SELinux label, or wait until the other pods are gone") \
     X(3025, CONTEXT_UNSUPPORTED, "set access: auto, or seLinuxChangePolicy: Recursive in the pod's securityContext") \
     X(3026, USER_NAMESPACE_UNSUPPORTED, "upgrade the node to Linux 6.12, remove hostUsers from the pod, or use a class with access: bind") \
-    X(3101, KEEPER_UNREACHABLE, "start cistern-keeper (in a cluster: its pod on this node) and try again") \
+    X(3101, KEEPER_UNREACHABLE, "start cistern-keeper, or end it if it does not answer (in a cluster: delete its pod on this node), and try again") \
     X(3102, MOUNT_EXISTS, "unmount it first: the options of a mount cannot change") \
     X(3103, CAPABILITIES_MISSING, "run the mount as root with CAP_SYS_ADMIN, CAP_SETPCAP and CAP_DAC_READ_SEARCH") \
     X(3104, FILE_HANDLES_UNSUPPORTED, "use ext4, XFS, btrfs or tmpfs") \
@@ -200,7 +200,7 @@
     X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with a dataSourceRef of apiGroup: cistern.io, kind: BucketSource, and a name of its own namespace") \
     X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove the annotation") \
     X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode Filesystem") \
-    X(5211, CLAIM_POOL_NOT_FOUND, "label a node as nodeSelector of pools[] in the chart wants it, or name another pool in a new StorageClass") \
+    X(5211, CLAIM_POOL_NOT_FOUND, "give a node the labels of pools[].nodeSelector in the chart, or name another pool in a new StorageClass") \
     X(5212, CLASS_NOT_FOUND, "create the class, or the claim again with a class that kubectl get storageclass lists") \
     X(5213, SOURCE_SUSPENDED, "set spec.suspend of the BucketSource to false") \
     X(5310, CONTROLLER_RUNNING, "delete its pods with kubectl delete pod --force, then uninstall again") \
