@@ -197,7 +197,7 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
 }
 
 /* Needs no new block, unlike a replacement: with the pool full of files of others, no mount could be given up, and no
- * space. One write of a few sectors: after a crash in it the record may be corrupt, which CIS_MOUNTS_RECORD_CORRUPT
+ * space. A record that needs another block is not begun. One write of a few sectors: after a crash in it the record may be corrupt, which CIS_MOUNTS_RECORD_CORRUPT
  * reports. */
 static int overwrite(int dir, const char *text, struct err *err)
 {
@@ -208,6 +208,8 @@ static int overwrite(int dir, const char *text, struct err *err)
         r = err_sys(err, errno, "cannot stat '" RECORD_FILE "'");
     if (r < 0)
         return r;
+    if (strlen(text) > max_u64((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512))
+        return err_set(err, ERR_NO_SPACE, "'" RECORD_FILE "' needs another block");
     auto_mem char *padded = str_dupf("%-*s", (int)min_u64((uint64_t)st.st_size, FILE_MAX), text);
     r = file_pwrite_all(fd, RECORD_FILE, padded, strlen(padded), 0, err);
     return r == 0 && fsync(fd) != 0 ? err_sys(err, errno, "cannot flush '" RECORD_FILE "'") : r;

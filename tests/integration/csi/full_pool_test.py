@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool that files of others have filled to the last block: its volumes can be given up, or no space would come back."""
+"""Volumes of a pool that other files have filled to the last block can be unmounted and deleted: only that frees their space."""
 import errno
+import json
 import os
 
+import grpc
 import pytest
 
 from integration.lib.disk import Disk
 
-from .driver import MIB, Driver
+from .driver import MIB, Driver, Mode, capability
+
+SHARED = capability(Mode.SINGLE_NODE_MULTI_WRITER)
 
 
 @pytest.fixture
@@ -31,21 +35,39 @@ def fill(folder):
             (folder / f"small-{n}").write_bytes(bytes(4000))
 
 
+PODS = [f"pod-{n:02d}-{'x' * 100}" for n in range(60)]
+
+
+def publish_until_refused(driver, volume):
+    """The names of its pods. The record of the volume grows by each, until it needs another block of the disk."""
+    for n, pod in enumerate(PODS):
+        try:
+            driver.publish(volume, pod, SHARED)
+        except grpc.RpcError as e:
+            assert e.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "mounts.json" in e.details(), e
+            json.loads((driver.folder_of(volume) / "mounts.json").read_text())
+            return PODS[:n]
+    pytest.fail("the record of a volume grew on a full disk")
+
+
 @pytest.mark.parametrize("access", ["fuse", "bind"])
 def test_volume_of_a_full_pool_is_unmounted_and_deleted(disk, access):
     driver = Driver(disk.path)
     try:
         driver.start()
-        volume = driver.client.create("v", size=64 * MIB, access=access).volume_id
-        driver.stage(volume)
-        (driver.publish(volume) / "file").write_text("words")
+        volume = driver.client.create("v", size=64 * MIB, access=access, cap=SHARED).volume_id
+        driver.stage(volume, SHARED)
+        (driver.publish(volume, cap=SHARED) / "file").write_text("words")
+        for pod in PODS:
+            driver.target(volume, pod).mkdir(parents=True)
         fill(disk.path / "others")
-        driver.unpublish(volume)
+        for pod in [*publish_until_refused(driver, volume), "pod"]:
+            driver.unpublish(volume, pod)
         driver.unstage(volume)
         assert not os.path.ismount(driver.staging(volume))
         driver.delete(volume)
         os.unlink(disk.path / "others/large")
-        again = driver.client.create("w", size=64 * MIB, access=access).volume_id
+        again = driver.client.create("w", size=32 * MIB, access=access).volume_id
         driver.stage(again)
         (driver.publish(again) / "file").write_text("words")
         driver.unpublish(again)
