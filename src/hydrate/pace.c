@@ -31,8 +31,10 @@ struct round {
     uint64_t elapsed_ns, latency_ns;
 };
 
+/* The clocks of two lanes differ: each is read once a turn of its loop. */
 static void note_served(struct pace *p, uint64_t now_ns)
 {
+    now_ns = max_u64(now_ns, p->served_ns);
     double elapsed_ns = (double)(now_ns - p->served_ns), second_ns = (double)NS_PER_SECOND;
     p->brief = p->brief * exp(-elapsed_ns / (double)BRIEF_NS) + second_ns / (double)BRIEF_NS;
     p->lasting = p->lasting * exp(-elapsed_ns / (double)LASTING_NS) + second_ns / (double)LASTING_NS;

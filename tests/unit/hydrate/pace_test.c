@@ -260,11 +260,24 @@ static void a_limit_that_is_lifted_is_left_behind_within_seconds(void **state)
     assert_true(answers < 3000);
 }
 
+static void clocks_that_differ_do_not_hide_what_was_served(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    for (uint64_t ms = 1; ms <= 2000; ms++) {
+        uint64_t now_ns = (1000 + ms) * NS_PER_MS - (ms % 2) * NS_PER_MS * 3 / 2; /* one of two is behind */
+        pace_answered(&p, now_ns - 20 * NS_PER_MS, now_ns, false);
+    }
+    assert_true(p.lasting > 500 && p.lasting < 1500);
+    assert_true(p.brief > 500 && p.brief < 1500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_refusals_up_to_five_percent_cost_less_than_a_second),
         cmocka_unit_test_setup_teardown(random_refusals_of_a_fifth_do_not_lower_the_rate_without_end, setup, teardown),
+        cmocka_unit_test(clocks_that_differ_do_not_hide_what_was_served),
         cmocka_unit_test(a_rate_limit_is_used_with_few_refusals),
         cmocka_unit_test(short_run_at_a_low_limit_has_few_refusals),
         cmocka_unit_test(limit_that_is_counted_by_the_second_is_used),
