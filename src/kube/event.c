@@ -115,7 +115,7 @@ static void write_series(struct event_series *s);
 /* Another write would fail, too (the namespace is being deleted), or is of no use. */
 static bool is_final(const struct event_series *s, int code)
 {
-    return code == -ERR_DENIED || code == -ERR_INVALID || code == -ERR_NOT_FOUND ||
+    return code == -ERR_DENIED || code == -ERR_INVALID || code == -ERR_UNSUPPORTED || code == -ERR_NOT_FOUND ||
            clock_wall_ns() - s->last_ns > (int64_t)KEPT_NS;
 }
 

@@ -173,7 +173,7 @@ static void on_watched(void *ctx, struct kube_reply *r)
     struct kube_informer *i = ctx;
     /* If this side ended the watch, i->err has the cause. */
     struct err err = r->code < 0 && r->status == 200 && i->err.code ? i->err : r->err;
-    bool was_silent = r->status == 200 && err.code == ERR_TIMEOUT; /* there may have been nothing to send */
+    bool was_silent = r->status == 200 && r->code == -ERR_TIMEOUT; /* there may have been nothing to send */
     i->job = NULL;
     if (loop_now_ns(i->kube->loop) - i->watch_began_ns > LASTED_NS)
         i->failures = 0;

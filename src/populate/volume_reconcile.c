@@ -521,7 +521,8 @@ static void send_events(struct volume_view *v, uint64_t *again_ns)
     if (v->state) {
         volume_event_send(v->p, v->state, v->volume, v->source_json);
         recheck_within(again_ns, volume_event_send_user_namespace(v->p, v->state, v->volume) ? 0 : RECHECK_NS);
-        recheck_within(again_ns, v->volume->status.phase == API_PHASE_LISTING ? VOLUME_LISTING_NS : 0);
+        bool may_be_long = v->volume->status.phase == API_PHASE_LISTING && !v->state->events.listing;
+        recheck_within(again_ns, may_be_long ? VOLUME_LISTING_NS : 0);
     }
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
         job_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
