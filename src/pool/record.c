@@ -197,8 +197,8 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
 }
 
 /* Needs no new block, unlike a replacement: with the pool full of files of others, no mount could be given up, and no
- * space. A record that needs another block is not begun. One write of a few sectors: after a crash in it the record may be corrupt, which CIS_MOUNTS_RECORD_CORRUPT
- * reports. */
+ * space. A record that needs another block is not begun. One write of a few sectors: after a crash in it the record may
+ * be corrupt, which CIS_MOUNTS_RECORD_CORRUPT reports. */
 static int overwrite(int dir, const char *text, struct err *err)
 {
     struct stat st;
