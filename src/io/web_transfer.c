@@ -132,33 +132,37 @@ static bool may_be_sent(struct web_job *j, const char *address, int port)
            web_socket_may_connect(j, (const struct sockaddr *)&six);
 }
 
-/* The address in a URL, in the form to which libcurl brings each of its spellings; NULL: a name. */
-static const char *address_of(char *host)
+/* The address in a URL; NULL: a name. */
+static const char *address_of(char *host, char buf[INET_ADDRSTRLEN])
 {
-    struct in6_addr address;
+    struct in_addr four;
+    struct in6_addr six;
     struct str rest = str_of(host), label, last = STR_NULL;
     while (str_split(&rest, '.', &label))
         last = label.len ? label : last;
     if (str_eq_nocase(last, STR("localhost")))
         return "127.0.0.1";
-    if (host[0] == '[')
-        *strchrnul(host++, ']') = '\0';
-    else if (str_ends(str_of(host), STR("."))) /* libcurl keeps it, and a proxy may ignore it */
-        host[strlen(host) - 1] = '\0';
-    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1 ? host : NULL;
+    if (host[0] == '[') {
+        *strchrnul(++host, ']') = '\0';
+        return inet_pton(AF_INET6, host, &six) == 1 ? host : NULL;
+    }
+    /* For libcurl, a number with a dot at the end is a name. A proxy may ignore the dot, and read each spelling. */
+    for (size_t len = strlen(host); len > 0 && host[len - 1] == '.'; len--)
+        host[len - 1] = '\0';
+    return inet_aton(host, &four) ? inet_ntop(AF_INET, &four, buf, INET_ADDRSTRLEN) : NULL;
 }
 
 /* A proxy connects for this process, and looks names up: only an address can be checked. */
 static int check_host(struct web_job *j, const char *url, struct err *err)
 {
     CURLU *u = curl_url();
-    char *host = NULL, *port = NULL;
+    char *host = NULL, *port = NULL, buf[INET_ADDRSTRLEN];
     uint64_t number;
     bool is_open = true;
     if (curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK && curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
         curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK &&
         str_to_u64(str_of(port), &number, ERR_IGNORED) == 0) {
-        const char *address = address_of(host);
+        const char *address = address_of(host, buf);
         is_open = !address || may_be_sent(j, address, (int)number);
     }
     curl_free(host);

@@ -80,12 +80,13 @@ def test_addresses_that_cannot_be_a_store_are_blocked(guard, host):
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "[::ffff:169.254.169.254]",
-                                  "169.254.169.254.", "[fe80::1]", "localhost", "LOCALHOST.", "a.localhost"])
+                                  "169.254.169.254.", "169.254.169.254..", "2852039166.", "0xa9fea9fe.", "0251.0376.0251.0376.",
+                                  "[fe80::1]", "localhost", "LOCALHOST.", "a.localhost"])
 def test_blocked_address_is_not_asked_of_a_proxy(guard, host):
     file = guard("allow 127.0.0.2")
     with listener("127.0.0.2") as (port, came):
         for proxy in ("http_proxy", "all_proxy"):
-            done = ls("s3://bucket/", f"http://{host}:9", CISTERN_GUARD_FILE=file, **{proxy: f"http://127.0.0.2:{port}"})
+            done = ls("s3://bucket/", f"http://{host}:9", "--path-style", CISTERN_GUARD_FILE=file, **{proxy: f"http://127.0.0.2:{port}"})
             assert done.returncode != 0 and "CIS1617" in done.stderr and came == [], done.stderr
         ls("s3://bucket/", "http://store.example", CISTERN_GUARD_FILE=file, http_proxy=f"http://127.0.0.2:{port}")
         assert came != [], "a name is looked up by the proxy"
