@@ -30,7 +30,7 @@ def name_open_file(fd, path):
         raise OSError(error, os.strerror(error), str(path))
 
 
-def wait_for(what, condition, seconds=10.0):
+def wait_for(what, condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"waited {seconds} s for: {what}"
@@ -103,7 +103,7 @@ class Keeper:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 class Volume:

@@ -233,27 +233,25 @@ def test_an_idle_mount_wakes_neither_its_process_nor_the_keeper(volumes):
     wait_for("two seconds without a wake-up", is_idle)  # the kernel may still report closes
 
 
-def test_two_threads_wait_for_requests_and_others_for_their_turn(volumes):
+def test_two_threads_wait_for_requests_and_others_for_their_turn(disk, volumes):
     """The kernel wakes the one that has waited longest: with many of them, each request moves to another thread and CPU."""
     volume = volumes("burst", "exclusive", "must")
-    rounds = iter(range(10_000))
+    for n in range(6):
+        (volume.path / f"{n}").mkdir()
 
     def waiting():
         """The system calls of the threads that sleep: splice(2) of a request, or another."""
         calls = [path.read_text().split() for path in Path(f"/proc/{volume.keeper.pid(volume.name)}/task").glob("*/syscall")]
         return [call[0] == SYS_SPLICE for call in calls]
 
-    def burst():
-        """Requests that are all queued while the process is stopped, so that its threads are busy at once."""
-        pid, stem = volume.keeper.pid(volume.name), next(rounds)
-        os.kill(pid, signal.SIGSTOP)
-        askers = [subprocess.Popen(["stat", f"{volume.path}/{stem}-{i}"], stderr=subprocess.DEVNULL) for i in range(20)]
-        time.sleep(0.05)  # else fewer threads begin, and the next round follows
-        os.kill(pid, signal.SIGCONT)
-        assert [asker.wait() for asker in askers] == [1] * 20
-        return len(waiting()) > 4
-
-    wait_for("five threads", burst, 60)
+    subprocess.run(["fsfreeze", "--freeze", disk.path], check=True)
+    try:
+        makers = [subprocess.Popen(["mkdir", volume.path / f"{n}/made"]) for n in range(6)]
+        wait_for("six busy threads and one that waits", lambda: len(waiting()) > 6)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", disk.path], check=True)
+    assert [maker.wait() for maker in makers] == [0] * 6
     wait_for("two of them to wait for requests", lambda: waiting().count(True) == 2)
     assert (volume.path / "absent").exists() is False
     wait_for("two of them to wait for requests again", lambda: waiting().count(True) == 2)
+    assert len(waiting()) > 6
