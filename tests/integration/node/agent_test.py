@@ -564,8 +564,9 @@ def test_a_denied_hydration_has_failed_five_minutes_after_its_first_job(agent, o
         assert orders.status("pvc-1")["phase"] != "Failed"
         began_ago(path, 301)
         assert job("hydrate", path).wait(20) == 4
-        orders.wait("pvc-1", "Hydrated", "False", "Failed")
-        assert orders.status("pvc-1")["phase"] == "Failed" and orders.has_condition("pvc-1", "Healthy", "False", "HydrationFailed")
+        orders.wait("pvc-1", "Healthy", "False", "HydrationFailed")
+        wait_for(lambda: orders.status("pvc-1")["phase"] == "Failed")  # after that of the listing Job
+        assert orders.has_condition("pvc-1", "Hydrated", "False", "Failed")
         store.no_faults()  # and resumes by itself when access is granted
         assert job("hydrate", path).wait(20) == 0
         orders.wait("pvc-1", "Hydrated", "True")
