@@ -68,7 +68,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->head_reported = j->paused = j->address.has_resolve = j->address.has_order = false;
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
-    j->was_read = false;
+    j->is_sent = j->was_read = false;
     j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
     j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};

@@ -40,7 +40,7 @@ struct web_result {
     uint64_t body_bytes; /* received */
     uint64_t first_byte_ns;
     uint64_t total_ns;
-    bool turned_away; /* its new connection was refused, or closed before the server had read the request */
+    bool turned_away; /* its new connection was refused, or closed before the request (TLS: the handshake) was read */
     bool closed;      /* its new connection was opened, and closed before a byte of the reply */
     struct err err;   /* set if code < 0 */
 };

@@ -84,6 +84,7 @@ struct web_job {
     int socket_errno;
     char blocked_address[INET6_ADDRSTRLEN]; /* an address that the guard refused; "": none */
     unsigned sends;
+    bool is_sent;  /* over the newest connection */
     bool was_read; /* by a server that then closed the connection */
     struct web_job_progress progress;
     char error[CURL_ERROR_SIZE];

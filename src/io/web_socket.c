@@ -153,6 +153,7 @@ static curl_socket_t open_socket(void *ctx, curlsocktype, struct curl_sockaddr *
     s->ours = true;
     s->is_paused = s->is_shut = s->is_probed = false;
     s->opener = j;
+    j->is_sent = false;
     s->opened_ns = loop_now_ns(j->web->loop);
     j->web->open++;
     j->web->connects.connections++;
@@ -167,21 +168,30 @@ bool web_socket_state(int fd, struct tcp_info *ret)
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) == 0;
 }
 
-/* Whether the server has read all that was sent, and then closed the connection. One that refuses a connection does not
- * read: its kernel resets the connection when it is closed with unread bytes, or when they come later. */
-static bool was_read(int fd)
+static bool has_tls(const struct web_job *j)
+{
+    const char *url = NULL;
+    return curl_easy_getinfo(j->easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url &&
+           strncmp(url, "https:", 6) == 0;
+}
+
+/* Whether the server has read the request that was sent over this connection. A server that refuses a connection does
+ * not read: its kernel resets the connection when it is closed with unread bytes, or when they come later. With TLS,
+ * libcurl has answered the end of the connection with bytes of its own before this, so the state shows nothing. But a
+ * request is sent only after the handshake, and a server that refuses connections does not complete one. */
+static bool was_read(const struct web_job *j, int fd)
 {
     struct tcp_info info;
-    return web_socket_state(fd, &info) && info.tcpi_state == TCP_CLOSE_WAIT && info.tcpi_unacked == 0;
+    return has_tls(j) || (web_socket_state(fd, &info) && info.tcpi_state == TCP_CLOSE_WAIT && info.tcpi_unacked == 0);
 }
 
 static int close_socket(void *ctx, curl_socket_t fd)
 {
     struct web_socket *s = socket_of(ctx, fd);
     struct web_job *j = s->opener;
-    if (j && j->state == WEB_JOB_RUNNING &&
+    if (j && j->state == WEB_JOB_RUNNING && j->is_sent &&
         j->progress.started_ns <= s->opened_ns) /* it may be another request by now */
-        j->was_read = j->sends > 0 && was_read(fd);
+        j->was_read |= was_read(j, fd);
     socket_forget(s);
     web_host_socket_closing(s);
     socket_closed(s);
@@ -195,15 +205,13 @@ void web_socket_check_handshake(struct web_socket *s)
 {
     const struct web *w = s->web;
     const struct web_job *j = s->opener;
-    const char *url = NULL;
     curl_off_t agreed = 0;
     if (!j || s->is_probed || j->state != WEB_JOB_RUNNING || !w->hosts_wanted ||
         j->progress.started_ns > s->opened_ns ||
         loop_now_ns(w->loop) - s->opened_ns < w->options.connect_timeout_ns / 10 * 6)
         return;
-    curl_easy_getinfo(j->easy, CURLINFO_EFFECTIVE_URL, &url);
     curl_easy_getinfo(j->easy, CURLINFO_APPCONNECT_TIME_T, &agreed);
-    if (url && strncmp(url, "https:", 6) == 0 && agreed == 0)
+    if (has_tls(j) && agreed == 0)
         s->is_probed = send(s->watch.fd, "\r\n\r\n", 4, MSG_DONTWAIT | MSG_NOSIGNAL) == 4;
 }
 

@@ -177,6 +177,7 @@ static int about_to_send(void *ctx, char *to, char *, int to_port, int)
 {
     struct web_job *j = ctx;
     j->sends++;
+    j->is_sent = true;
     return may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }
 
