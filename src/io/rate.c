@@ -35,12 +35,16 @@ uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns)
 void rate_change(struct rate *r, uint64_t units_per_second, uint64_t now_ns)
 {
     uint64_t before = atomic_exchange(&r->units_per_second, units_per_second);
-    uint64_t until = atomic_load(&r->reserved_until_ns);
+    uint64_t until = atomic_load(&r->reserved_until_ns), after;
     if (units_per_second == 0 || units_per_second == before)
         return;
-    uint64_t debt = until > now_ns ? until - now_ns : 0;
-    uint64_t rest = before ? (uint64_t)((double)debt * (double)before / (double)units_per_second) : 0;
-    atomic_compare_exchange_strong(&r->reserved_until_ns, &until, now_ns + min_u64(rest, NS_PER_SECOND));
+    do {
+        uint64_t debt = until > now_ns ? until - now_ns : 0;
+        if (before && !debt)
+            return; /* unused time is kept */
+        uint64_t rest = before ? (uint64_t)((double)debt * (double)before / (double)units_per_second) : 0;
+        after = now_ns + min_u64(rest, NS_PER_SECOND);
+    } while (!atomic_compare_exchange_weak(&r->reserved_until_ns, &until, after));
 }
 
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)

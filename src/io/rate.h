@@ -19,7 +19,8 @@ struct rate {
  * thread that got no core for half a second loses nothing. */
 uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns);
 
-/* Changes the cap. Units that are reserved and not paid off take their time at the new rate, but at most a second. */
+/* Changes the cap. Units that are reserved and not paid off take their time at the new rate, but at most a second.
+ * Unused time stays usable. */
 void rate_change(struct rate *r, uint64_t units_per_second, uint64_t now_ns);
 
 /* How long until the reserved bytes are within the rate, except the burst? */

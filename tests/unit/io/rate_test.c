@@ -2,6 +2,7 @@
 #include "io/rate.h"
 #include "unit.h"
 #include "util/clock.h"
+#include <pthread.h>
 
 static void no_cap_means_no_wait(void **state)
 {
@@ -41,6 +42,62 @@ static void rate_that_changes_delays_what_is_reserved_as_the_new_one_would(void 
     assert_in_range(rate_wait_ns(&r, now), 995 * NS_PER_MS, NS_PER_SECOND);
     rate_change(&r, 0, now);
     assert_int_equal(rate_wait_ns(&r, now), 0);
+}
+
+static void rate_that_changes_keeps_unused_time(void **state)
+{
+    (void)state;
+    struct rate r = {.units_per_second = 1000, .slack_ns = 5 * NS_PER_MS};
+    uint64_t now = NS_PER_SECOND;
+    rate_reserve(&r, 1, now);
+    now += NS_PER_SECOND;
+    rate_change(&r, 2000, now);
+    assert_int_equal(rate_reserve(&r, 20, now), 0); /* 5 ms of unused time, and the burst */
+    assert_int_equal(rate_reserve(&r, 2, now), NS_PER_MS);
+}
+
+static void rate_that_becomes_a_cap_has_no_unused_time(void **state)
+{
+    (void)state;
+    struct rate r = {.slack_ns = 5 * NS_PER_MS};
+    rate_change(&r, 2000, NS_PER_SECOND);
+    assert_int_equal(rate_reserve(&r, 20, NS_PER_SECOND), 5 * NS_PER_MS);
+}
+
+struct other_lane {
+    struct rate *rate;
+    _Atomic unsigned reserved;
+};
+
+enum { RESERVED_MOST = 3000000 };
+
+static void *reserve_many(void *arg)
+{
+    struct other_lane *lane = arg;
+    for (; atomic_load(&lane->reserved) < RESERVED_MOST; atomic_fetch_add(&lane->reserved, 1))
+        rate_reserve(lane->rate, 1, NS_PER_SECOND);
+    return NULL;
+}
+
+/* One that reserves between the two steps of a change must not leave ten seconds of debt at the old rate. */
+static void rate_that_changes_while_others_reserve_delays_as_the_new_one_would(void **state)
+{
+    (void)state;
+    enum { SLOW = 4000000, FAST = 1000000000 };
+    struct rate r = {.units_per_second = FAST, .slack_ns = NS_PER_MS};
+    struct other_lane lane = {.rate = &r};
+    uint64_t now = NS_PER_SECOND, longest = 0;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, reserve_many, &lane), 0);
+    while (atomic_load(&lane.reserved) < RESERVED_MOST) {
+        atomic_store(&r.reserved_until_ns, now);
+        rate_change(&r, SLOW, now);
+        rate_reserve(&r, 10 * SLOW, now);
+        rate_change(&r, FAST, now);
+        longest = max_u64(longest, rate_wait_ns(&r, now));
+    }
+    pthread_join(thread, NULL);
+    assert_in_range(longest, 0, 5 * NS_PER_SECOND);
 }
 
 /* One that gets no core for 700 ms now and then has moved as much in the end as one that always had one. */
@@ -99,6 +156,9 @@ int main(void)
         cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
         cmocka_unit_test(rate_after_a_pause_allows_one_second_more),
         cmocka_unit_test(rate_that_changes_delays_what_is_reserved_as_the_new_one_would),
+        cmocka_unit_test(rate_that_changes_keeps_unused_time),
+        cmocka_unit_test(rate_that_becomes_a_cap_has_no_unused_time),
+        cmocka_unit_test(rate_that_changes_while_others_reserve_delays_as_the_new_one_would),
         cmocka_unit_test(rate_lets_a_late_thread_catch_up),
         cmocka_unit_test(rate_of_many_callers_stays_at_the_cap),
         cmocka_unit_test(a_ramp_doubles_in_twenty_minutes_without_a_step),
