@@ -2,7 +2,7 @@
 /* tiny_server.h - an HTTP server inside the test, a thread for each connection. The path chooses its behaviour.
  *   /bytes/N   N bytes, byte i is 'a' + i % 26      /cut/N     says 1000 bytes, gives N, closes
  *   /reset/N   N bytes of a right answer, then RST  /stall/N   N bytes of a right answer, then silence
- *   /slow/N    N bytes, one in 2 ms                 /raw/TEXT  TEXT (percent-decoded) and closes
+ *   /slow/N    N bytes, one in 20 ms                /raw/TEXT  TEXT (percent-decoded) and closes
  *   /echo      the request's body                   /headers   the request's head as the body
  *   /drop      closes without an answer             /early     404 before the body was read, closes
  *   /hints, /lines, /trailers: a 103, a header, a trailer in 20 ms, until the client closes */
@@ -60,11 +60,10 @@ static int tiny_answer(int fd, const char *body, size_t len, size_t only, unsign
     char *all = malloc(total);
     memcpy(all, head, (size_t)n);
     memcpy(all + n, body, len);
-    int r = 0;
     only = only < total ? only : total;
-    if (pause_us == 0)
-        r = tiny_send(fd, all, only);
-    for (size_t i = 0; pause_us && i < only && r == 0; i++) {
+    size_t at_once = pause_us ? (size_t)n : only; /* the head */
+    int r = tiny_send(fd, all, at_once);
+    for (size_t i = at_once; i < only && r == 0; i++) {
         r = tiny_send(fd, all + i, 1);
         usleep(pause_us);
     }
@@ -115,7 +114,7 @@ static int tiny_do(int fd, const char *head, const char *path, const char *body,
     if (strncmp(path, "/bytes/", 7) == 0)
         r = tiny_answer(fd, pattern, n, SIZE_MAX, 0);
     else if (strncmp(path, "/slow/", 6) == 0)
-        r = tiny_answer(fd, pattern, n, SIZE_MAX, 2000);
+        r = tiny_answer(fd, pattern, n, SIZE_MAX, 20000);
     else if (strncmp(path, "/cut/", 5) == 0)
         tiny_answer(fd, pattern, 1000, n, 0);
     else if (strncmp(path, "/reset/", 7) == 0)
