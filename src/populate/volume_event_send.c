@@ -26,8 +26,10 @@ static void send_hydration(struct populate *p, struct key_state *m, const struct
 {
     struct populate_event events[VOLUME_EVENTS_MAX];
     size_t count = volume_events_of_hydration(volume, &m->events, clock_wall_ns(), events);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        m->pods_reason = NULL; /* it is new, though its reason may be that of the last event */
         claim_event_send(p, m, claim, &events[i]);
+    }
 }
 
 /* To the owner of the data, on the claim. Warnings also go to administrators, on the PersistentVolume; its events are

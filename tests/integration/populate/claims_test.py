@@ -487,6 +487,22 @@ def test_a_repeated_failure_is_reported_once_a_minute(world, ns):
     world.wait_for_bound(ns)
 
 
+def test_last_fault_is_reported_after_another_of_the_same_reason(world, ns):
+    fault = {"object": "data/a", "id": "CIS1403", "code": "DENIED", "message": "while it retried", "attempts": 1}
+    world.every_node(fault=fault)
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(lambda: {e["involvedObject"]["kind"] for e in world.events(ns, "SourceDenied")} == {"PersistentVolumeClaim", "Pod"})
+    world.every_node(silent=True, fault=dict(fault, message="as it ended"))
+    world.make_pod(ns, name="late")  # an object has one event of a reason a minute, and this pod none yet
+    world.every_node(silent=False)
+    wait_for(lambda: [e for v in world.volumes() for e in v["status"].get("errors", []) if "ended" in e["message"]])
+    world.every_node(silent=True)
+    wait_for(lambda: [e for e in world.events(ns, "SourceDenied") if e["involvedObject"]["name"] == "late" and "ended" in e["message"]])
+    world.every_node(silent=False, fault=None)
+    world.wait_for_bound(ns)
+
+
 @pytest.mark.parametrize("status, reason, said", [
     ({"phase": "Pending", "containerStatuses": [{"name": "hydrate", "image": "x", "imageID": "", "ready": False, "restartCount": 0,
                                                  "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}}]},
