@@ -164,7 +164,7 @@ static void set_hydrated(struct status_writer *w)
         SET(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
     else if (!w->f->hydrating)
         SET(w, API_HYDRATED, API_FALSE, "Interrupted", "the hydration resumes when its Job runs again");
-    else if (h->has_error)
+    else if (h->has_error && h->phase < HYDRATE_DONE) /* else of the run before: the new one has no status yet */
         SET(w, API_HYDRATED, API_FALSE, "Retrying", "no request succeeds: %.400s", h->error.message);
     else
         SET(w, API_HYDRATED, API_FALSE, "Hydrating", "objects are being %s",

@@ -51,11 +51,41 @@ static void another_pool_under_a_volume_is_a_loss_that_was_made_good(void **stat
     assert_int_equal(volume_events_of(before, now, events), 0);
 }
 
+static void a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own(void **state)
+{
+    (void)state;
+    static struct hydrate_status h = {.has_error = true, .error = {.code = ERR_NO_SPACE, .message = "no space"}};
+    struct err err;
+    struct spec spec = {0};
+    struct volume on_disk = {.spec = &spec};
+    const struct space_options options = {.path = "/pool", .name = "default", .node = "node-1"};
+    auto_space closed = NULL;
+    assert_int_equal(space_new(&options, &closed, &err), 0);
+    const struct observed f = {.space = closed,
+                               .id_is_of_pool = true,
+                               .here = true,
+                               .volume = &on_disk,
+                               .has_source = true,
+                               .hydrating = true,
+                               .hydration = &h};
+    static const struct {
+        enum hydrate_phase phase;
+        const char *reason;
+    } cases[] = {{HYDRATE_LISTING, "Retrying"}, {HYDRATE_FETCHING, "Retrying"}, {HYDRATE_FAILED, "Hydrating"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        auto_api_volume v = volume("0123456789ab");
+        h.phase = cases[i].phase;
+        status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, 1);
+        assert_string_equal(api_condition_find(&v->status.conditions, API_HYDRATED)->reason, cases[i].reason);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_condition_that_became_false_is_reported_once),
         cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
+        cmocka_unit_test(a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
