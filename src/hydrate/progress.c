@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define RECEIVING_NS (2 * NS_PER_SECOND) /* after the last bytes; a run takes a status each second */
+
 void progress_init(struct hydrate_progress *p)
 {
     pthread_mutex_init(&p->lock, NULL);
@@ -52,14 +54,27 @@ static void read_fatal(struct hydrate *h, struct hydrate_status *ret)
         set_error(ret, &f->fatal, ret->finished_ns);
 }
 
+/* A store is stuck while one request is refused, though the bodies of others may still come from it, or from another
+ * source. */
+bool progress_is_receiving(struct hydrate_progress *p, uint64_t now_ns)
+{
+    uint64_t received = atomic_load(&p->received);
+    auto_lock(&p->lock);
+    if (received != p->seen_received) {
+        p->seen_received = received;
+        p->seen_ns = now_ns;
+    }
+    return p->seen_ns && now_ns < p->seen_ns + RECEIVING_NS;
+}
+
 /* Retries take minutes: until then, only this error says why the run gets nothing. It has one time as long as requests
  * fail: readers take another time for another error. */
 static void read_stuck(struct hydrate *h, struct hydrate_status *ret)
 {
     struct hydrate_progress *p = &h->progress;
     struct err cause;
-    bool is_stuck = false;
-    for (size_t i = 0; i < h->o.source_count && !is_stuck && ret->phase < HYDRATE_DONE; i++)
+    bool is_stuck = false, is_receiving = progress_is_receiving(p, clock_now_ns());
+    for (size_t i = 0; i < h->o.source_count && !is_stuck && !is_receiving && ret->phase < HYDRATE_DONE; i++)
         is_stuck = store_is_stuck(h->o.sources[i].store, &cause);
     auto_lock(&p->lock);
     p->stuck_ns = !is_stuck ? 0 : p->stuck_ns ? p->stuck_ns : ret->updated_ns;

@@ -21,7 +21,8 @@ struct hydrate_progress {
     int64_t began_ns, started_ns, finished_ns; /* wall clock */
     char manifest[HYDRATE_MANIFEST_MAX];
     struct hydrate_listing listing;
-    int64_t stuck_ns; /* wall clock: since when no request has succeeded; 0: requests succeed */
+    uint64_t seen_received, seen_ns; /* `received`, and when a status last found more (monotonic; 0: never) */
+    int64_t stuck_ns;                /* wall clock: since when no request has succeeded; 0: requests succeed */
 
     bool was_complete;         /* frozen: an earlier run has filled this volume, and pods may have written to it */
     _Atomic uint64_t rate_now; /* bytes a second */
@@ -35,5 +36,7 @@ void progress_done(struct hydrate_progress *p);
 void phase_become(struct hydrate *h, enum hydrate_phase phase);
 /* Takes over the values of an earlier run's status file that are still valid. */
 void progress_recover(struct hydrate *h);
+/* Whether bytes of a body came within the last two seconds, as far as statuses have seen. Any thread. */
+bool progress_is_receiving(struct hydrate_progress *p, uint64_t now_ns);
 void progress_write(struct hydrate *h);
 void progress_measure_rate(struct hydrate *h);

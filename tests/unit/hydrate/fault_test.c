@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "private.h"
+#include "util/clock.h"
 
 /* A run without threads: what went wrong is only written down. */
 static struct hydrate *run_new(uint64_t errors_max)
@@ -135,6 +136,22 @@ static void a_reason_is_common_when_every_object_had_it(void **state)
     run_free(h);
 }
 
+static void a_run_receives_until_two_seconds_after_its_last_bytes(void **state)
+{
+    (void)state;
+    struct hydrate_progress p = {0};
+    const uint64_t second = NS_PER_SECOND, began = 100 * second;
+    progress_init(&p);
+    assert_false(progress_is_receiving(&p, began));
+    for (uint64_t i = 1; i <= 5; i++) { /* a long body */
+        atomic_fetch_add(&p.received, 1);
+        assert_true(progress_is_receiving(&p, began + i * second));
+    }
+    assert_true(progress_is_receiving(&p, began + 6 * second));
+    assert_false(progress_is_receiving(&p, began + 7 * second));
+    progress_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +162,7 @@ int main(void)
         cmocka_unit_test(a_run_gives_up_when_more_fail_than_it_may),
         cmocka_unit_test(unread_faults_beyond_the_ring_are_counted),
         cmocka_unit_test(a_reason_is_common_when_every_object_had_it),
+        cmocka_unit_test(a_run_receives_until_two_seconds_after_its_last_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
