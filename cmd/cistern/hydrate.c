@@ -111,12 +111,12 @@ static int add_source(struct hydrate_cmd *run, const struct store_options *o, co
 
 static int check_flags(struct err *err)
 {
-    struct err ignored;
+    struct err why;
     if (flags.priority.count > HYDRATE_PRIORITIES_MAX)
         return err_set(err, ERR_INVALID, "--priority was given more than %d times", HYDRATE_PRIORITIES_MAX);
     for (size_t i = 0; i < flags.priority.count; i++)
-        if (glob_check(str_of(flags.priority.items[i]), &ignored) < 0)
-            return err_set(err, ERR_INVALID, "--priority %s: %s", flags.priority.items[i], ignored.text);
+        if (glob_check(str_of(flags.priority.items[i]), &why) < 0)
+            return err_set(err, ERR_INVALID, "--priority %s: %s", flags.priority.items[i], why.text);
     return 0;
 }
 

@@ -39,7 +39,7 @@ void term_init(struct term *t, bool json, bool quiet, bool no_progress);
 /* Draws if it is due: 5 a second live, 1 a second as JSON, every 5 s plain, a new retry within 2 s. */
 void term_progress(struct term *t, const struct term_progress *p);
 
-/* Erases the two lines, so that other text may follow. */
+/* Erases the live lines, so that other text may follow. */
 void term_clear(struct term *t);
 
 /* Adds the part of a name that fits on one line. Keys hold any byte: control characters become '?'. */

@@ -192,7 +192,8 @@ static unsigned active_units(struct hydrate *h)
 }
 
 /* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. A store that
- * has just refused requests would refuse the next one, too, if that came before its time at the new rate. */
+ * has just refused requests would refuse the next one, too, if that came before its time at the new rate: when the rate
+ * falls, one unit is reserved, so that the next request waits for its time. */
 static void limit_starts(struct hydrate_window *w, uint64_t now_ns)
 {
     uint64_t ramp = rate_ramp(w->starts_initial, now_ns - w->starts_since_ns) * STARTS_UNIT;

@@ -82,10 +82,8 @@ static void add_hydration(struct status_writer *w)
 
 static void add_fault(struct api_faults *to, const struct hydrate_fault *f)
 {
-    char id[16] = "";
-    if (f->id)
-        snprintf(id, sizeof id, "CIS%04u", f->id);
-    api_faults_add(to, f->object, id, err_code_name(f->code), f->message, f->attempts, f->time_ns);
+    char id[ERR_ID_TEXT_MAX];
+    api_faults_add(to, f->object, err_id_text(f->id, id), err_code_name(f->code), f->message, f->attempts, f->time_ns);
 }
 
 /* Errors are listed until the hydration succeeds. */
@@ -115,11 +113,10 @@ static void add_export(struct status_writer *w)
                               .last_success_ns = e->state == VERDICT_DONE ? e->updated_ns : last_ns};
     api_faults_clear(&w->v->status.export_failed);
     for (size_t i = 0; e->state == VERDICT_FAILED && i < e->failed_count; i++) {
-        char id[16] = "";
-        if (e->failed[i].err.id)
-            snprintf(id, sizeof id, "CIS%04u", e->failed[i].err.id);
-        api_faults_add(&w->v->status.export_failed, e->failed[i].path, id, err_code_name(e->failed[i].err.code),
-                       e->failed[i].err.text, 0, e->updated_ns);
+        char id[ERR_ID_TEXT_MAX];
+        const struct err *err = &e->failed[i].err;
+        api_faults_add(&w->v->status.export_failed, e->failed[i].path, err_id_text(err->id, id),
+                       err_code_name(err->code), err->text, 0, e->updated_ns);
     }
 }
 

@@ -23,7 +23,7 @@ void acceptor_done(struct acceptor *a)
     a->spare_fd = -1;
 }
 
-/* False: a connection still waits. */
+/* Whether a connection was accepted and closed. If it left before, the pause of the caller does no harm. */
 static bool hang_up(struct acceptor *a)
 {
     if (a->spare_fd < 0)

@@ -41,7 +41,7 @@ struct err {
     char advice[ERR_ADVICE_MAX]; /* what to do; may be empty */
 };
 
-/* For a call of which only success or failure counts. */
+/* For a call of which only success or failure counts. Each use zeroes 0.7 KB: not for a path of millions of calls. */
 #define ERR_IGNORED (&(struct err){0})
 
 /* Sets the error; returns -code, for `return err_set(err, ERR_INVALID, ...)`. */
