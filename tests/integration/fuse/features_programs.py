@@ -14,6 +14,7 @@ import stat
 import struct
 import subprocess
 import sys
+import time
 
 from .features import BLOCK, checked, errors_of, file_of, mode_of, opened
 from .features_calls import OFD_SETLK, SYS_PREADV2, SYS_PWRITEV2, by_flags, lock
@@ -39,12 +40,15 @@ def process(act):
     ready, report = os.pipe()
     pid = os.fork()
     if pid == 0:
-        act()
-        os.write(report, b"x")
-        while True:
-            signal.pause()
+        try:
+            act()
+            os.write(report, b"x")
+            while True:
+                signal.pause()
+        finally:
+            os._exit(255)
     os.close(report)
-    os.read(ready, 1)
+    assert os.read(ready, 1), "act() failed in the child"
     os.close(ready)
     return pid
 
@@ -222,25 +226,29 @@ def wrong_descriptors(folder):
                      lambda: mmap.mmap(writes, BLOCK, prot=1), lambda: len(mmap.mmap(reads, BLOCK, flags=2, prot=3)))
 
 
+def lose(capabilities):
+    head, sets = struct.pack("II", CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    checked(libc.capget(head, sets))
+    for one in capabilities:
+        checked(libc.prctl(PR_CAPBSET_DROP, one, 0, 0, 0))
+        for kind in range(3):
+            sets[one // 32 * 3 + kind] &= ~(1 << one % 32)
+    checked(libc.capset(head, sets))
+
+
 def without(capabilities, act):
     """The error of act() by root that has lost these capabilities."""
     child = os.fork()
     if child == 0:
-        head, sets = struct.pack("II", CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
-        libc.capget(head, sets)
-        for one in capabilities:
-            libc.prctl(PR_CAPBSET_DROP, one, 0, 0, 0)
-            for kind in range(3):
-                sets[one // 32 * 3 + kind] &= ~(1 << one % 32)
-        libc.capset(head, sets)
+        code = 255
         try:
-            act()
-            os._exit(0)
-        except OSError as e:
-            os._exit(e.errno)
-        except BaseException:
-            os._exit(255)
-    return errno.errorcode.get(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), "done")
+            lose(capabilities)
+            seen, = errors_of(act)
+            code = getattr(errno, str(seen), 0)
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return errno.errorcode[code] if code else "done"
 
 
 def powerless_root(folder):
@@ -294,21 +302,26 @@ def rights_of_an_open_file(folder):
     taken, report = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        os.setresuid(OTHER, OTHER, OTHER)
-        fd = os.open(folder / "file", os.O_RDWR)
-        os.write(report[1], b"x")
-        os.read(taken[0], 1)
-        seen = errors_of(
-            lambda: os.write(fd, b"y"), lambda: os.ftruncate(fd, 3), lambda: os.fsync(fd), lambda: os.posix_fallocate(fd, 0, 100),
-            lambda: os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), lambda: os.fstat(fd).st_size, lambda: len(mmap.mmap(fd, 1)),
-            lambda: os.copy_file_range(fd, fd, 1, 0, 50), lambda: os.fchmod(fd, 0o600), lambda: os.setxattr(fd, "user.x", b""))
-        os.write(report[1], repr(seen).encode())
-        os._exit(0)
+        try:
+            os.setresuid(OTHER, OTHER, OTHER)
+            fd = os.open(folder / "file", os.O_RDWR)
+            os.write(report[1], b"x")
+            os.read(taken[0], 1)
+            seen = errors_of(
+                lambda: os.write(fd, b"y"), lambda: os.ftruncate(fd, 3), lambda: os.fsync(fd), lambda: os.posix_fallocate(fd, 0, 100),
+                lambda: os.open(f"/proc/self/fd/{fd}", os.O_RDONLY), lambda: os.fstat(fd).st_size, lambda: len(mmap.mmap(fd, 1)),
+                lambda: os.copy_file_range(fd, fd, 1, 0, 50), lambda: os.fchmod(fd, 0o600), lambda: os.setxattr(fd, "user.x", b""))
+            os.write(report[1], repr(seen).encode())
+        finally:
+            os._exit(0)
+    os.close(report[1])
     os.read(report[0], 1)
     os.chmod(folder / "file", 0)
     os.write(taken[1], b"x")
     os.waitpid(child, 0)
-    return os.read(report[0], 1000)
+    seen = os.read(report[0], 1000)
+    assert seen, "the child failed"
+    return seen
 
 
 def moved_working_directory(folder):
@@ -372,10 +385,12 @@ def futex(folder):
         child = os.fork()
         if child == 0:
             os._exit(libc.syscall(SYS_FUTEX, at, 0, 0, struct.pack("qq", 100, 0), 0, 0) & 255)
-        while libc.syscall(SYS_FUTEX, at, 1, 1, 0, 0, 0) == 0:
-            pass
+        ended = 0
+        while not ended and libc.syscall(SYS_FUTEX, at, 1, 1, 0, 0, 0) == 0:
+            time.sleep(0.001)
+            ended, status = os.waitpid(child, os.WNOHANG)
         del word
-        return os.waitpid(child, 0)[1]
+        return status if ended else os.waitpid(child, 0)[1]
 
 
 def program_by_descriptor(folder):
@@ -390,12 +405,14 @@ def program_by_descriptor(folder):
 
 
 def modes_of_new_names(folder):
-    os.umask(0)
-    for mode in (0o7777, 0o2755, 0):
-        os.mkdir(folder / f"d{mode}", mode)
-        os.close(os.open(folder / f"f{mode}", os.O_CREAT | os.O_WRONLY, mode))
-    os.mknod(folder / "node", stat.S_IFREG | 0o6755)
-    os.umask(0o022)
+    before = os.umask(0)
+    try:
+        for mode in (0o7777, 0o2755, 0):
+            os.mkdir(folder / f"d{mode}", mode)
+            os.close(os.open(folder / f"f{mode}", os.O_CREAT | os.O_WRONLY, mode))
+        os.mknod(folder / "node", stat.S_IFREG | 0o6755)
+    finally:
+        os.umask(before)
     return [(name, mode_of(folder / name)) for name in sorted(os.listdir(folder))]
 
 
