@@ -88,17 +88,18 @@ def test_one_object_that_breaks_every_connection_fails_when_the_others_are_there
     ("put", "s3", "2000", True), ("post", "gs", "2000", True), ("post", "s3", "17Mi", True)])
 def test_request_that_is_read_and_not_answered_is_tried_as_often_as_allowed(
         tmp_path, transport, attempts, operation, scheme, size, exports):
-    """27 times with one attempt and more: the connection counted as refused. libcurl repeats a request once if a kept
-    connection is closed, and a late HEAD is sent a second time. An export sends three files."""
+    """Before, 27 requests were sent for one attempt: while others were served, the closed connection counted as refused. libcurl
+    repeats a request once if a kept connection is closed, and a late HEAD is sent a second time."""
     certificate = tmp_path / "certificate.pem"
     tls, trust = (("--tls", str(certificate)), ("--ca-file", certificate)) if transport == "tls" else ((), ())
-    with Bucket(f"n/:3:{size}", flags=tls) as bucket:
+    is_only = (operation, scheme) in (("list", "s3"), ("post", "gs"))  # its URL has no key, by which to serve the others
+    with Bucket(f"n/:{1 if is_only else 3}:{size}", flags=tls) as bucket:
         if exports:
             assert bucket.hydrate("n/", tmp_path / "in", *trust, scheme=scheme)[0] == DONE
-        bucket.fault(f"op={operation},{'key=*1,' if operation in ('get', 'head', 'put') else ''}do=lost")
+        bucket.fault(f"op={operation},{'' if is_only else 'key=*1,'}do=lost")
         access = ("--anonymous",) if scheme == "gs" else ()
         way = ("export", tmp_path / "in", f"{scheme}://bench/x/") if exports else (
             "hydrate", f"{scheme}://bench/n/", tmp_path / "out")
         done = cistern(*way, "--endpoint", bucket.url, *access, *trust, "--retries", attempts)
         assert done.returncode in (SOME_FAILED, TRANSIENT)
-        assert attempts <= bucket.fired()[0] <= 4 * attempts * (3 if exports else 1)
+        assert attempts <= bucket.fired()[0] <= 4 * attempts

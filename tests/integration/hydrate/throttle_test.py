@@ -54,7 +54,8 @@ def test_requests_above_a_rate_limit_are_few(tmp_path, limit):
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize("size, parts", [("20000", 1), ("9Mi", 2)])
 def test_start_of_a_run_at_a_low_limit_is_refused_a_few_times(tmp_path, scheme, size, parts):
-    """The sixteen requests that go out at once, and a few more; it was 65 to 90 on a quiet machine, whatever the limit was."""
+    """The sixteen requests that go out at once, and a few more; it was 65 to 130 on a quiet machine, whatever the limit was.
+    On a busy machine this passes without the search, too: pace_test.c is the test of it."""
     _, refused = hydrate(tmp_path / "out", "op=get,do=limit:20", objects=100 // parts, size=size, scheme=scheme)
     assert refused <= 60
 
