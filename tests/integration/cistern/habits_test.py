@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -190,13 +191,15 @@ def has_pending(pid, number):
 
 def hang_up(words, disposition):
     """Runs a copy that gets SIGHUP during its first request, and answers when the signal was taken."""
-    child = None
+    child, started, taken = None, threading.Event(), threading.Event()
 
     def answer(request):
         if request is server.seen[0]:
+            started.wait(30)
             child.send_signal(signal.SIGHUP)
             while has_pending(child.pid, signal.SIGHUP):
                 time.sleep(0.01)
+            taken.set()
         if "list-type=" in request.path:
             return 200, {}, (b"<ListBucketResult><Name>b</Name><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><Contents>"
                              b"<Key>p/one</Key><ETag>\"9a0364b9e99bb480dd25e1f0284c8555\"</ETag><Size>7</Size>"
@@ -206,7 +209,12 @@ def hang_up(words, disposition):
     with Answering(answer) as server:
         child = subprocess.Popen([CISTERN, *map(str, words), "--endpoint", server.url, "--path-style"], env=os.environ | KEYS,
                                  stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, disposition))
-        said = child.communicate(timeout=60)[1]
+        started.set()
+        try:
+            said = child.communicate(timeout=60)[1]
+        finally:
+            child.kill()
+    assert taken.is_set(), said
     return child.returncode, said
 
 

@@ -52,9 +52,11 @@ def test_the_status_has_the_cause_with_one_time_while_no_request_succeeds(tmp_pa
                 return said
 
     with start("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", "http://127.0.0.1:1", "--retries", 1000) as run:
-        first = eventually(seen)
-        second = eventually(lambda: (later := seen()) and later["updatedAt"] != first["updatedAt"] and later)
-        run.kill()
+        try:
+            first = eventually(seen)
+            second = eventually(lambda: (later := seen()) and later["updatedAt"] != first["updatedAt"] and later)
+        finally:
+            run.kill()
     assert first["phase"] == "listing" and first["error"]["id"] == "CIS1611" and RETRIED in first["error"]["message"], first
     assert first["error"]["time"] == second["error"]["time"], "another time would be another event"
 

@@ -223,9 +223,15 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert status == code, said
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
-    if code == USAGE and "--since" in row[0]:
-        assert not (tmp_path / ".local").exists(), "a state of an export that did not begin"
     assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
+
+
+def test_an_export_that_did_not_begin_leaves_no_state(tmp_path):
+    (tmp_path / "data").mkdir()
+    env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret", HOME=str(tmp_path))
+    status, said, _ = run(["export", "data", "s3://bench/o/", "--since", "yesterday"], env, tmp_path)
+    assert status == USAGE and "--since" in said, said
+    assert os.listdir(tmp_path) == ["data"]
 
 
 def refused(folder, answer, *words):
