@@ -113,3 +113,14 @@ def test_a_server_that_denies_events_costs_the_events_only(cluster, namespace, a
         tool.ask("event", reason="Lost", message="m", **about)
         wait_for(lambda: tool.ask("event", reason="Other", message="m", times=0, **about).dropped > 0)
         assert len(proxy.seen("POST", "/events")) == 1
+
+
+def test_a_server_that_takes_no_events_costs_the_events_only(cluster, namespace, about):
+    """Each would be retried for an hour. Beyond the limit of those that are kept, the least recent are dropped."""
+    with ApiProxy(cluster) as proxy, KubeTool(proxy.kubeconfig) as tool:
+        proxy.fault("POST", "/events", answer(500), times=None)
+        began = time.monotonic()
+        for i in range(100):
+            tool.ask("event", reason="Lost", message="m", **dict(about, name=f"object-{i}"))
+        wait_for(lambda: tool.ask("event", reason="Other", message="m", times=0, **about).dropped > 0)
+        assert len(proxy.seen("POST", "/events")) <= BURST + PER_SECOND * (time.monotonic() - began) + 1
