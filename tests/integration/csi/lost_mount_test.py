@@ -114,7 +114,7 @@ def test_calls_that_need_a_frozen_keeper_end_with_the_cause(driver, volume):
             assert answered == code and "keeper" in text and "no answer" in text and "CIS3101" in text, (answered, text)
     finally:
         os.kill(keeper, signal.SIGCONT)
-    driver.stage(other, SHARED)
+    insist(driver, lambda c: driver.stage(other, SHARED, client=c))
     insist(driver, lambda c: driver.unstage(volume, client=c))
 
 

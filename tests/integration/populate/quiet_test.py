@@ -9,9 +9,10 @@ from integration.lib.claims import running_world
 SILENCE_SECONDS = 90
 
 
-def test_a_controller_warns_of_nothing_while_nothing_happens():
+def test_a_controller_warns_of_no_watch_while_nothing_happens():
     with running_world() as world:
         began = len(world.log())
         time.sleep(SILENCE_SECONDS)
         logged = world.log()[began:].splitlines()
-    assert [line for line in logged if " level=debug " not in line and " level=info " not in line] == []
+    warnings = [line for line in logged if " level=debug " not in line and " level=info " not in line]
+    assert [line for line in warnings if "watch" in line] == []
