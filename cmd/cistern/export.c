@@ -29,6 +29,7 @@ static const uint64_t tick_ns = 100 * NS_PER_MS, progress_every_ns = 500 * NS_PE
 static struct {
     struct opt_list include, exclude;
     const char *since, *conflict, *marker, *storage_class, *delete_after;
+    int64_t since_ns; /* of `since`, as wall clock */
     const char *volume, *purpose, *state;
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     struct estimate_terms terms;
@@ -476,6 +477,7 @@ static enum exit_code run_job(struct export_cmd *j)
                             .owner = j->owner,
                             .destination = j->destination,
                             .purpose = j->purpose,
+                            .since_ns = flags.since_ns,
                             .writes = j->writes,
                             .must_lease = j->volume != NULL,
                             .dry_run = flags.dry_run,
@@ -487,7 +489,7 @@ static enum exit_code run_job(struct export_cmd *j)
                             .is_stopped = reading_is_stopped};
     flags.terms.bytes_per_second = o.bytes_per_second;
     flags.terms.concurrency = o.concurrency;
-    if (parse_since(flags.since, &o.since_ns, &err) < 0 || run_open(&o, &run, &err) < 0)
+    if (run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);
     int r = run_close(run, &verdict, &err);
@@ -516,7 +518,6 @@ static int check_ends(char **argv, struct err *err)
 
 static int check_usage(int argc, char **argv, struct err *err)
 {
-    int64_t ignored;
     if (argc > 3)
         return err_set(err, ERR_INVALID, "unexpected argument '%s'; see `cistern export --help`", argv[3]);
     if (flags.volume ? argc != 1 : argc != 3)
@@ -527,7 +528,7 @@ static int check_usage(int argc, char **argv, struct err *err)
     if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
         return err_set(err, ERR_INVALID,
                        "--since, --include and --exclude are for DIR: a volume is exported by its own policy");
-    int r = parse_since(flags.since, &ignored, err);
+    int r = parse_since(flags.since, &flags.since_ns, err);
     return r < 0 || flags.volume ? r : check_ends(argv, err);
 }
 
