@@ -41,6 +41,12 @@ static void note_served(struct pace *p, uint64_t now_ns)
     p->served_ns = now_ns;
 }
 
+/* A limit just below the rate that was served in the last second. */
+static double known_rate(const struct pace *p)
+{
+    return below * p->lasting;
+}
+
 /* Two standard deviations above the allowed share: chance alone exceeds it in one round of forty. */
 static bool is_too_many(const struct pace *p)
 {
@@ -100,7 +106,7 @@ static void raise(struct pace *p, const struct round *r)
 
 static void begin_search(struct pace *p, const struct round *r)
 {
-    double flight = FLIGHT * (double)NS_PER_SECOND / (double)r->latency_ns, known = below * p->lasting;
+    double flight = FLIGHT * (double)NS_PER_SECOND / (double)r->latency_ns, known = known_rate(p);
     double first = fmax(fmax(fmin(p->brief, flight), known), PER_SECOND_LEAST);
     p->search = (struct pace_search){.runs = true, .known = known};
     p->per_second = first;
@@ -111,7 +117,7 @@ static void begin_search(struct pace *p, const struct round *r)
 static void step_down(struct pace *p)
 {
     if (p->search.known == 0)
-        p->search.known = below * p->lasting;
+        p->search.known = known_rate(p);
     p->search.is_near = false;
     p->per_second = fmax(p->per_second / DOWN, PER_SECOND_LEAST);
 }
@@ -195,7 +201,7 @@ void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t now_ns, bool refus
         note_served(p, now_ns);
     p->served += !refused;
     if (p->search.known > 0) /* some of the GETs before the search may still be served */
-        p->search.known = fmax(p->search.known, below * p->lasting);
+        p->search.known = fmax(p->search.known, known_rate(p));
     p->answers++;
     if (sent_ns < p->began_ns)
         return;
