@@ -254,12 +254,23 @@ static void modes_do_not_stop_the_removal_of_an_owner(void **state)
     assert_int_equal(faccessat(dir, "owned", F_OK, 0), -1);
 }
 
+/* dir_remove() while `source` is mounted at `at` of the tree. */
+static int remove_with_mount(const char *tree, const char *source, const char *at, struct err *err)
+{
+    char from[64], to[64];
+    snprintf(from, sizeof from, "%s/%s", dir_name, source);
+    snprintf(to, sizeof to, "%s/%s/%s", dir_name, tree, at);
+    assert_int_equal(mount(from, to, NULL, MS_BIND, NULL), 0);
+    int r = dir_remove(dir, tree, err);
+    assert_int_equal(umount2(to, 0), 0);
+    return r;
+}
+
 static void first_failure_of_a_removal_is_reported_and_the_rest_is_removed(void **state)
 {
     (void)state;
     struct err err;
     auto_fd tree = -1, inner = -1;
-    char to[64], from[64];
     if (getuid() != 0)
         skip();
     assert_int_equal(dir_make(dir, "failing", 0755, &tree, &err), 0);
@@ -267,12 +278,8 @@ static void first_failure_of_a_removal_is_reported_and_the_rest_is_removed(void 
     close(openat(tree, "file", O_CREAT | O_WRONLY, 0600));
     close(openat(inner, "bound", O_CREAT | O_WRONLY, 0600));
     close(openat(dir, "source-file", O_CREAT | O_WRONLY, 0600));
-    snprintf(from, sizeof from, "%s/source-file", dir_name);
-    snprintf(to, sizeof to, "%s/failing/inner/bound", dir_name);
-    assert_int_equal(mount(from, to, NULL, MS_BIND, NULL), 0);
-    int r = dir_remove(dir, "failing", &err);
-    assert_int_equal(umount2(to, 0), 0);
-    assert_int_equal(r, -ERR_BUSY); /* its directory fails later, by ENOTEMPTY */
+    assert_int_equal(remove_with_mount("failing", "source-file", "inner/bound", &err),
+                     -ERR_BUSY); /* its directory fails later, by ENOTEMPTY */
     assert_non_null(strstr(err.text, "'bound'"));
     assert_int_equal(faccessat(tree, "file", F_OK, 0), -1);
     assert_int_equal(dir_remove(dir, "failing", &err), 0);
@@ -297,7 +304,6 @@ static void mount_in_a_tree_is_not_entered(void **state)
 {
     (void)state;
     struct err err;
-    char from[64], to[64];
     auto_fd tree = -1, out = -1;
     if (getuid() != 0)
         skip();
@@ -306,12 +312,7 @@ static void mount_in_a_tree_is_not_entered(void **state)
     assert_int_equal(dir_make(dir, "tree", 0755, &tree, &err), 0);
     assert_int_equal(mkdirat(tree, "mounted", 0755), 0);
     assert_int_equal(mkdirat(tree, "z", 0755), 0);
-    snprintf(from, sizeof from, "%s/source", dir_name);
-    snprintf(to, sizeof to, "%s/tree/mounted", dir_name);
-    assert_int_equal(mount(from, to, NULL, MS_BIND, NULL), 0);
-    int r = dir_remove(dir, "tree", &err);
-    assert_int_equal(umount2(to, 0), 0);
-    assert_int_equal(r, -ERR_BUSY);
+    assert_int_equal(remove_with_mount("tree", "source", "mounted", &err), -ERR_BUSY);
     assert_int_equal(faccessat(out, "kept", F_OK, 0), 0);
     assert_int_equal(faccessat(tree, "z", F_OK, 0), -1);
     assert_int_equal(dir_remove(dir, "tree", &err), 0);
