@@ -187,7 +187,7 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 }
 
 /* XFS lists ACLs a second time, to callers with CAP_SYS_ADMIN as we are. Users without it could list these names, but
- * not read them, which ends rsync(1) with an error. */
+ * not read them. */
 static bool is_hidden(const char *name, size_t len)
 {
     static const char *const hidden[] = {GROUP_MARK, "trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT"};

@@ -233,7 +233,7 @@ def test_a_hydration_whose_store_does_not_answer_says_so_while_it_retries(agent,
         assert said.startswith("no request succeeds: s3://bench/p/: cannot connect to 'http://127.0.0.1:1'"), said
         status = orders.status("pvc-1")
         assert status["phase"] == "Listing" and status["errors"][0]["id"] == "CIS1611"
-        assert run.poll() is None
+        assert run.poll() is None, "the hydration ended"
     finally:
         run.kill()
         run.wait(30)
