@@ -141,6 +141,7 @@ struct reply {
     uint64_t delay_ns;
     uint64_t hold_until; /* so many requests of this operation came; 0: no hold */
     enum operation hold_for;
+    uint64_t hold_rule; /* until this one has fired; 0: no hold */
 };
 
 struct str request_header(const struct request *r, const char *name);
@@ -169,7 +170,8 @@ enum operation operation_of(const struct request *r);
 
 must_check int fault_add(struct str rule, struct err *err);
 void faults_clear(void);
-void faults_text(struct sbuf *b); /* GET /_fault: how often each rule fired, a JSON list in their order */
+bool fault_has_fired(uint64_t rule); /* the first is 1; 0: no rule, which has fired */
+void faults_text(struct sbuf *b);    /* GET /_fault: how often each rule fired, a JSON list in their order */
 
 /* The action of the first rule that fits, or NULL. Always valid (rules are never freed). */
 struct fault {

@@ -433,7 +433,7 @@ static bool read_head(struct connection *c)
 
 static bool is_held(const struct connection *c)
 {
-    return c->reply.hold_until > requests_counted(c->reply.hold_for);
+    return c->reply.hold_until > requests_counted(c->reply.hold_for) || !fault_has_fired(c->reply.hold_rule);
 }
 
 static bool read_body(struct connection *c)

@@ -149,6 +149,14 @@ void faults_clear(void)
     pthread_mutex_unlock(&lock);
 }
 
+bool fault_has_fired(uint64_t rule)
+{
+    pthread_mutex_lock(&lock);
+    bool has_fired = rule == 0 || rule > rule_count || rules[rule - 1]->fired > 0;
+    pthread_mutex_unlock(&lock);
+    return has_fired;
+}
+
 void faults_text(struct sbuf *b)
 {
     sbuf_addc(b, '[');
@@ -339,9 +347,13 @@ static bool spoil_end(const struct fault *f, struct reply *p)
     return true;
 }
 
-/* hold:N:OP, until N requests of that operation came. */
+/* hold:N:OP, until N requests of that operation came; hold:N:rule, until rule N has fired. */
 static void hold(const struct fault *f, uint64_t n, struct reply *p)
 {
+    if (strcmp(f->text, "rule") == 0) {
+        p->hold_rule = n;
+        return;
+    }
     p->hold_until = n;
     for (int i = 0; i < OP_COUNT; i++)
         if (strcmp(f->text, op_names[i]) == 0)

@@ -46,7 +46,8 @@ static const char usage[] =
     "garbage[:N],\n  garbage-body[:N], body:CODE:FILE,\n"
     "  lost (the answer of a request that was done), answer:CODE:FILE (to a request that was done), "
     "slow:BYTES_A_SECOND,\n  latency:MS, error:CODE:S3-CODE,\n"
-    "  hold:N:OP (until N requests of operation OP came, this one among them),\n"
+    "  hold:N:OP (until N requests of operation OP came, this one among them), hold:N:rule (until rule N has fired,\n"
+    "  the first is 1),\n"
     "  limit:N (503 to what is more than N a second; a rule for a prefix limits that prefix), late:MS (503 after MS)\n";
 
 enum { THREADS_MAX = 16 };

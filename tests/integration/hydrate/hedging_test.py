@@ -97,7 +97,8 @@ def test_under_a_cap_that_is_the_limit_nothing_is_asked_twice(bucket, tmp_path):
 def test_the_second_answer_may_be_the_worse_one(bucket, tmp_path):
     """First ones that come after the second ones win against them, for those never answer."""
     late = ["h/object-000001777", "h/object-000001888"]
-    bucket.fault(*first_reads(late, f"hold:{COUNT + len(late)}:get"), *first_reads(late, "stall"), ROUND_TRIP)
+    held = [f"op=get,key={key},nth=1,do=hold:{len(late) + i}:rule" for i, key in enumerate(late, 1)]
+    bucket.fault(*held, *first_reads(late, "stall"), ROUND_TRIP)
     end, extra = hydrated(bucket, "h/", tmp_path / "out", *PATIENT)
     assert bucket.fired()[:4] == [1, 1, 1, 1]
     assert len(late) <= end["hedged"] <= FIRST + COUNT // 100 and extra >= len(late)
