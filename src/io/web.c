@@ -68,7 +68,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->head_reported = j->paused = j->address.has_resolve = j->address.has_order = false;
     j->aborted = j->socket_errno = 0;
     j->sends = 0;
-    j->is_sent = j->was_read = false;
+    j->is_repeat = j->is_sent = j->was_read = false;
     j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
     j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};
@@ -125,7 +125,7 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
 static bool was_fruitless(const struct web_job *j, int code)
 {
     long connects = 0;
-    if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->progress.first_byte_ns)
+    if ((code != -ERR_IO && code != -ERR_TIMEOUT) || j->progress.first_byte_ns || j->is_repeat)
         return false;
     switch (j->result) {
     case CURLE_COULDNT_CONNECT:
@@ -233,7 +233,7 @@ static void take_results(struct web *w)
         if (m->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&j);
-        j->result = m->data.result;
+        j->result = j->is_repeat ? CURLE_GOT_NOTHING : m->data.result;
         web_job_schedule(j, STEP_SETTLE);
     }
 }

@@ -62,6 +62,7 @@ struct web_request {
     struct str ca;          /* PEM text: the issuer of its certificate; empty: as in the options */
     const char *connect_to; /* "10.0.0.1:443": connects there without a proxy; NULL: as the URL says */
     bool new_connection;    /* the last reply was malformed: its connection may have bytes of it left */
+    bool once;              /* libcurl must not repeat it: the caller looks first whether it was done */
     bool unguarded;         /* our own URL, not a user's: may connect to any address */
 
     uint64_t expect_bytes; /* expected bytes of the reply's body: sizes the receive buffer; 0: unknown */

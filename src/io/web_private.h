@@ -84,8 +84,9 @@ struct web_job {
     int socket_errno;
     char blocked_address[INET6_ADDRSTRLEN]; /* an address that the guard refused; "": none */
     unsigned sends;
-    bool is_sent;  /* over the newest connection */
-    bool was_read; /* by a server that then closed the connection */
+    bool is_repeat; /* libcurl would have sent it again */
+    bool is_sent;   /* over the newest connection */
+    bool was_read;  /* by a server that then closed the connection */
     struct web_job_progress progress;
     char error[CURL_ERROR_SIZE];
 };

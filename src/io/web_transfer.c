@@ -176,6 +176,9 @@ static int check_host(struct web_job *j, const char *url, struct err *err)
 static int about_to_send(void *ctx, char *to, char *, int to_port, int)
 {
     struct web_job *j = ctx;
+    j->is_repeat = j->request.once && j->sends > 0;
+    if (j->is_repeat)
+        return CURL_PREREQFUNC_ABORT;
     j->sends++;
     j->is_sent = true;
     return may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;

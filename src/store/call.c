@@ -25,6 +25,7 @@ void call_init(struct store_call *c)
     c->identity = NULL;
     c->waiting = false;
     c->head = NULL;
+    c->after_head = false;
     c->received = 0;
     c->kept_used = 0;
     sbuf_init(&c->url, URL_MAX);
@@ -395,6 +396,7 @@ static void submit(struct store_call *c)
         .body_read = c->sends_body ? read_body : NULL,
         .body_seek = c->sends_body ? seek_body : NULL,
         .new_connection = c->job.args.new_connection,
+        .once = c->after_head,
         .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
         .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and only spaces arrive */

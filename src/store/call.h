@@ -44,6 +44,7 @@ struct store_call {
     struct sbuf sent;   /* a document to send; with sends_body the text before the job's body */
     struct sbuf behind; /* the text after the job's body */
     bool sends_body;
+    bool after_head;      /* a HEAD goes before each write, so also before one that is repeated */
     uint64_t sent_offset; /* in all of it */
 
     char kept[1024]; /* what reply.object borrows */

@@ -58,6 +58,7 @@ static void first_head_done(struct store_call *c, const struct store_reply *r)
     bool denied = r->status == 403 || r->status == 405 || r->status == 501;
     bool unsafe = s3_of(c)->bare || atomic_load(knowledge(c)) == S3_IGNORED;
     c->job.reply.heads++;
+    c->after_head = true;
     if (is_same ? r->code == 0 && etag_is_same(r->object.etag, c->job.args.write.match) : r->status == 404)
         call_go(c, s3_of(c)->steps);
     else if (denied && !unsafe)

@@ -47,6 +47,29 @@ static void a_body_is_sent_from_a_reader(void **state)
     free(bytes);
 }
 
+/* The server closes a kept connection after it has read the request. */
+static void a_request_that_may_be_sent_once_is_not_repeated_by_libcurl(void **state)
+{
+    (void)state;
+    for (int once = 0; once < 2; once++) {
+        struct call c;
+        get(&c, "/bytes/10");
+        sbuf_done(&c.body);
+        unsigned before = server.requests;
+        call_init(&c, "PUT", url_of("/nothing"));
+        c.request.body = "abc";
+        c.request.body_len = 3;
+        c.request.once = once;
+        call_start(&c);
+        call_wait(&c);
+        assert_int_equal(c.result.code, -ERR_IO);
+        assert_int_equal(c.result.err.id, CIS_CONNECTION_LOST);
+        assert_int_equal(server.requests - before, once ? 1 : 2);
+        assert_int_equal(c.result.sends, once ? 1 : 2);
+        sbuf_done(&c.body);
+    }
+}
+
 static void a_reader_that_fails_or_ends_early_stops_the_request(void **state)
 {
     struct call c;
@@ -129,6 +152,7 @@ int main(void)
         TEST(a_compressed_body_arrives_as_it_is_stored),
         TEST(a_body_is_sent_from_memory),
         TEST(a_body_is_sent_from_a_reader),
+        TEST(a_request_that_may_be_sent_once_is_not_repeated_by_libcurl),
         TEST(a_reader_that_fails_or_ends_early_stops_the_request),
         TEST(an_answer_before_the_body_was_sent_is_taken),
         TEST(a_paused_body_goes_on_without_a_lost_byte),
