@@ -214,7 +214,8 @@ static bool is_denied(enum err_kind kind)
 
 static bool is_unreachable(enum err_kind kind)
 {
-    return kind == ERR_KIND_OBJECT_NOT_FOUND || kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_UNREACHABLE;
+    return kind == ERR_KIND_OBJECT_NOT_FOUND || kind == ERR_KIND_BUCKET_NOT_FOUND || kind == ERR_KIND_UNREACHABLE ||
+           kind == ERR_KIND_ENDPOINT_DENIED;
 }
 
 /* The answer of the store as one word. */
@@ -226,6 +227,7 @@ static const char *reason_of(enum err_kind kind)
                                           [ERR_KIND_OBJECT_NOT_FOUND] = "ObjectNotFound",
                                           [ERR_KIND_BUCKET_NOT_FOUND] = "BucketNotFound",
                                           [ERR_KIND_UNREACHABLE] = "Unreachable",
+                                          [ERR_KIND_ENDPOINT_DENIED] = "EndpointDenied",
                                           [ERR_KIND_TOO_LARGE] = "SourceTooLarge",
                                           [ERR_KIND_EMPTY] = "SourceEmpty"};
     return kind < countof(reasons) && reasons[kind] ? reasons[kind] : "Failed";

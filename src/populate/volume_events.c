@@ -25,6 +25,7 @@ static struct populate_event *add(struct populate_event *ret, size_t *count, boo
 const char *volume_event_reason(const struct api_fault *f, bool failed)
 {
     static const char *const reasons[] = {[ERR_KIND_DENIED] = "SourceDenied",
+                                          [ERR_KIND_ENDPOINT_DENIED] = "SourceDenied",
                                           [ERR_KIND_OBJECT_NOT_FOUND] = "SourceNotFound",
                                           [ERR_KIND_BUCKET_NOT_FOUND] = "SourceNotFound",
                                           [ERR_KIND_EMPTY] = "SourceEmpty",
@@ -126,7 +127,9 @@ static void describe_fault(const struct api_volume *v, const struct api_fault *f
 {
     const char *message = f->message ? f->message : "the cause is unknown";
     char principal[PRINCIPAL_MAX];
-    if (strcmp(reason, "SourceDenied") == 0) {
+    if (err_kind_of_text(f->id) == ERR_KIND_ENDPOINT_DENIED)
+        snprintf(ret, VOLUME_EVENT_TEXT_MAX, "denied by the administrator's policy: %s", message);
+    else if (strcmp(reason, "SourceDenied") == 0) {
         describe_principal(v, principal, sizeof principal);
         snprintf(ret, VOLUME_EVENT_TEXT_MAX, "access denied for %s: %s", principal, message);
     } else if (strcmp(reason, "SourceTooLarge") == 0)

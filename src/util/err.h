@@ -109,11 +109,12 @@ enum err_kind {
     ERR_KIND_UNAUTHENTICATED, /* no valid credentials can be made: wrong clock, export identity is gone */
     ERR_KIND_OBJECT_NOT_FOUND,
     ERR_KIND_BUCKET_NOT_FOUND,
-    ERR_KIND_EMPTY,        /* the source selects no object */
-    ERR_KIND_UNREACHABLE,  /* the store does not answer */
-    ERR_KIND_CHANGED,      /* the objects differ from the listing */
-    ERR_KIND_TOO_LARGE,    /* the objects do not fit */
-    ERR_KIND_LISTED_TWICE, /* two objects have the same path */
+    ERR_KIND_EMPTY,           /* the source selects no object */
+    ERR_KIND_UNREACHABLE,     /* the store does not answer */
+    ERR_KIND_ENDPOINT_DENIED, /* the administrator's policy refuses the address or the endpoint */
+    ERR_KIND_CHANGED,         /* the objects differ from the listing */
+    ERR_KIND_TOO_LARGE,       /* the objects do not fit */
+    ERR_KIND_LISTED_TWICE,    /* two objects have the same path */
     ERR_KIND_STORAGE_CLASS_UNKNOWN,
     ERR_KIND_MISMATCH,   /* the received bytes have another checksum than the store reports */
     ERR_KIND_STORE_BUSY, /* the store answered with 429, 5xx or an unexpected status */

@@ -164,6 +164,8 @@ static void condition_reasons_say_what_the_store_said(void **state)
         const char *condition, *reason;
     } rows[] = {{CIS_BUCKET_NOT_FOUND, API_REACHABLE, "BucketNotFound"},
                 {CIS_STORE_UNREACHABLE, API_REACHABLE, "Unreachable"},
+                {CIS_ADDRESS_BLOCKED, API_REACHABLE, "EndpointDenied"},
+                {CIS_CREDENTIAL_NOT_FOR_ENDPOINT, API_REACHABLE, "EndpointDenied"},
                 {CIS_ACCESS_DENIED, API_IDENTITY_READY, "Denied"},
                 {CIS_SOURCE_EMPTY, API_LISTED, "SourceEmpty"},
                 {CIS_KEY_NOT_FOUND, API_LISTED, "SourceEmpty"}};

@@ -237,7 +237,8 @@ static void a_fault_sends_one_event_with_its_own_reason(void **state)
                   {"CIS1902", "HydrationRetrying"}, {"CIS1405", "SourceNotFound"}, {"CIS1510", "SourceTooLarge"},
                   {"CIS1530", "SourceEmpty"},       {"CIS1406", "SourceEmpty"},    {"CIS1409", "SourceChanged"},
                   {"CIS1500", "HydrationRetrying"}, {NULL, "HydrationRetrying"},   {"CIS1901", "HydrationRetrying"},
-                  {"CIS1911", "HydrationRetrying"}, {"CIS1404", "SourceNotFound"}};
+                  {"CIS1911", "HydrationRetrying"}, {"CIS1404", "SourceNotFound"}, {"CIS1617", "SourceDenied"},
+                  {"CIS1618", "SourceDenied"},      {"CIS1912", "SourceDenied"}};
     struct populate_event r[VOLUME_EVENTS_MAX];
     for (size_t i = 0; i < countof(faults); i++) {
         auto_api_volume v = hydrating();
@@ -251,6 +252,19 @@ static void a_fault_sends_one_event_with_its_own_reason(void **state)
     }
     struct api_fault f = {.id = (char *)"CIS1500"};
     assert_string_equal(volume_event_reason(&f, true), "HydrationFailed");
+}
+
+static void a_denied_endpoint_names_the_policy_and_no_identity(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event r[VOLUME_EVENTS_MAX];
+    struct populate_event_state m = {.seen = true, .started = true, .progress_ns = 100 * SECOND};
+    api_faults_add(&v->status.errors, NULL, "CIS1617", "DENIED", "let an administrator add it", 1, 100 * SECOND);
+    assert_int_equal(volume_events_of_hydration(v, &m, 101 * SECOND, r), 1);
+    assert_string_equal(r[0].text, "denied by the administrator's policy: let an administrator add it");
+    v->status.phase = API_PHASE_FAILED;
+    assert_string_equal(volume_failure(v), "HydrationFailed"); /* the credentials are not the cause */
 }
 
 static void volume_failure_names_the_cause_for_alerts(void **state)
@@ -333,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_hydration_that_ended_before_this_leader_sends_no_event),
         cmocka_unit_test(a_long_hydration_event_names_the_mode_that_binds_early),
         cmocka_unit_test(a_fault_sends_one_event_with_its_own_reason),
+        cmocka_unit_test(a_denied_endpoint_names_the_policy_and_no_identity),
         cmocka_unit_test(volume_failure_names_the_cause_for_alerts),
         cmocka_unit_test(a_blank_volume_sends_no_event),
         cmocka_unit_test(an_export_sends_events_when_it_starts_and_succeeds),
