@@ -6,6 +6,13 @@
 # its source as a static library in $CISTERN_DEPS. CMakeLists.txt searches there.
 set -eu
 
+case ${1:-} in
+-h | --help)
+    sed -n '3,/^set/{/^set/d; s/^# \{0,1\}//; p}' "$0"
+    exit
+    ;;
+esac
+
 deps=${CISTERN_DEPS:-/opt/cistern-deps}
 fuse_needs=3.17
 packages="build-essential ca-certificates ccache cmake file ninja-build pkg-config git
