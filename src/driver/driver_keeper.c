@@ -2,7 +2,6 @@
 #include "driver_keeper.h"
 #include "child.h"
 #include "io/ticker.h"
-#include "pool/mount.h"
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/thread.h"
@@ -194,7 +193,7 @@ void driver_keeper_wait_for_mirror(struct driver_keeper *k, const char *id)
 }
 
 int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data, const struct record *wish,
-                        struct err *err)
+                        const char *label, struct err *err)
 {
     struct keeper_mount_request m = {.volume_id = s->id.text,
                                      .data = data,
@@ -205,7 +204,7 @@ int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const cha
                                      .exclusive = true,
                                      .has_group = wish->has_group,
                                      .group = wish->group,
-                                     .context = mount_takes_context() ? wish->context : NULL};
+                                     .context = label};
     pthread_mutex_lock(&k->lock);
     k->wanted = true;
     pthread_mutex_unlock(&k->lock);

@@ -16,8 +16,9 @@ must_check int driver_keeper_start(const char *socket, const char *programs, str
                                    struct driver_keeper **ret, struct err *err);
 void driver_keeper_stop(struct driver_keeper *own_k); /* NULL is fine */
 
+/* `label`: the SELinux label of the mount, or NULL. */
 must_check int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data,
-                                   const struct record *wish, struct err *err);
+                                   const struct record *wish, const char *label, struct err *err);
 
 /* Waits until the mirror holds the mount's descriptors too: without them the keeper's death would end the mount.
  * Gives up after some seconds, because the mount works anyway. */

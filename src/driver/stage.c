@@ -4,7 +4,6 @@
 #include "private.h"
 #include "staging_mount.h"
 #include "util/clock.h"
-#include "util/log.h"
 #include <sys/stat.h>
 
 /* ---- stage ------------------------------------------------------------------------------------------------------- */
@@ -47,21 +46,6 @@ static int check_staged(const char *id, const struct record *have, const struct 
         r = err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id,
                     have->read_only ? "read-only" : "for writing");
     return r;
-}
-
-/* A label applies to a whole file system, but a bind mount shows only a part of the pool's. Without SELinux
- * nothing reads labels, and mount(8) drops the option as well. */
-static int check_context(const char *id, const struct record *want, struct err *err)
-{
-    if (!want->context)
-        return 0;
-    if (!mount_takes_context())
-        log_event(LOG_WARN, "SELinux label of a mount is dropped: this node has no SELinux", "volume", id, "label",
-                  want->context, NULL);
-    else if (!want->fuse)
-        return err_fail(err, ERR_INVALID, CIS_CONTEXT_UNSUPPORTED,
-                        "volume '%s': a bind mount cannot have SELinux label '%s' of its own", id, want->context);
-    return 0;
 }
 
 /* Keeps the targets of an earlier staging at this path: some may still be mounted. */
@@ -145,8 +129,6 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
         return r;
     want->fuse = wants_fuse(v, want);
     r = check_bind(v, want, err);
-    if (r == 0)
-        r = check_context(id, want, err);
     if (r == 0 && record_is_staged_at(&have, want->staged))
         r = mount_is_at(have.staged, &mounted, err);
     if (r == 0 && !mounted)

@@ -187,17 +187,31 @@ static int unmount_dead(struct driver *d, const struct volume *v, const struct r
     return r < 0 ? r : mount_unmount(have->staged, 0, true, err);
 }
 
+/* The SELinux label of the mount, or NULL. Without SELinux nothing reads labels, and mount(8) drops the option as
+ * well. */
+static const char *label_of(const struct volume *v, const struct record *have)
+{
+    if (!have->context || mount_takes_context())
+        return have->context;
+    log_event(LOG_WARN, "SELinux label of a mount is dropped: this node has no SELinux", "volume", v->spec->id.text,
+              "label", have->context, NULL);
+    return NULL;
+}
+
 static int mount_again(struct driver *d, struct space *s, const struct volume *v, const struct record *have,
                        struct err *err)
 {
     auto_mem char *data = volume_data_path(v);
+    const char *label = label_of(v, have);
     /* A release may have sealed the volume. */
     int r = have->fuse ? 0 : space_set_writable(s, &v->spec->id, true, err);
     if (r == 0)
         r = space_attach(s, &v->spec->id, err);
+    if (r == 0 && !have->fuse)
+        r = space_set_label(s, &v->spec->id, label, err);
     if (r < 0)
         return r;
-    return have->fuse ? driver_keeper_mount(d->keeper, v->spec, data, have, err)
+    return have->fuse ? driver_keeper_mount(d->keeper, v->spec, data, have, label, err)
                       : mount_bind(AT_FDCWD, data, have->staged, have->read_only, err);
 }
 

@@ -57,6 +57,16 @@ int space_set_writable(struct space *s, const struct volume_id *id, bool writabl
     return disk_set_writable(&d, writable, err);
 }
 
+int space_set_label(struct space *s, const struct volume_id *id, const char *label, struct err *err)
+{
+    auto_locked_volume o = {.lock.dir = -1};
+    int r = lock_and_read(s, id, &o, err);
+    if (r < 0)
+        return r;
+    struct disk d = directory_lock_disk(&o.lock, o.spec);
+    return disk_set_label(&d, label, err);
+}
+
 /* ---- grow -------------------------------------------------------------------------------------------------------- */
 
 static int too_far(const struct space *s, uint64_t more, uint64_t available, struct err *err)

@@ -72,10 +72,18 @@ static int cannot_be_set(const struct disk *d, bool writable, struct err *err)
     return writable ? 0 : err_set(err, ERR_UNSUPPORTED, "'%s' has no file system of its own", d->path);
 }
 
+static int cannot_be_labelled(const struct disk *d, const char *label, struct err *err)
+{
+    return label ? err_fail(err, ERR_INVALID, CIS_CONTEXT_UNSUPPORTED,
+                            "'%s' has no file system of its own, so its bind mount cannot have SELinux label '%s'",
+                            d->path, label)
+                 : 0;
+}
+
 const struct disk_operations disk_operations[] = {
     [BACKEND_AUTO] = {.detach = nothing_to_do, .release = nothing_to_do},
-    [BACKEND_QUOTA] = {quota_make, quota_attach, quota_grow, cannot_be_set, nothing_to_do, quota_unbacked,
-                       quota_release},
-    [BACKEND_LOOP] = {image_make, image_attach, image_grow, image_set_writable, image_detach, image_unbacked,
-                      image_release},
+    [BACKEND_QUOTA] = {quota_make, quota_attach, quota_grow, cannot_be_set, cannot_be_labelled, nothing_to_do,
+                       quota_unbacked, quota_release},
+    [BACKEND_LOOP] = {image_make, image_attach, image_grow, image_set_writable, image_set_label, image_detach,
+                      image_unbacked, image_release},
 };

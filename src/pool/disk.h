@@ -52,6 +52,10 @@ struct disk_operations {
      * included. ERR_BUSY (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. Does nothing if not
      * attached. */
     int (*set_writable)(const struct disk *d, bool writable, struct err *err);
+    /* Attaches the disk with the SELinux label of all its files, NULL: none. A disk with another label is detached
+     * first: ERR_BUSY (CIS_MOUNT_BUSY, CIS_CONTEXT_DIFFERS) while it is in use, which leaves it as it was. ERR_INVALID
+     * (CIS_CONTEXT_UNSUPPORTED): the file system is shared with other volumes. */
+    int (*set_label)(const struct disk *d, const char *label, struct err *err);
     /* Unmounts data/; not attached is success, in use is ERR_BUSY (CIS_MOUNT_BUSY). */
     int (*detach)(const struct disk *d, struct err *err);
     /* Reserved bytes that the pool's file system does not count as used yet: they must not be reserved again. */
@@ -65,6 +69,7 @@ extern const struct disk_operations disk_operations[]; /* by backend */
 #define disk_attach(d, err) disk_operations[(d)->backend].attach((d), (err))
 #define disk_grow(d, err) disk_operations[(d)->backend].grow((d), (err))
 #define disk_set_writable(d, writable, err) disk_operations[(d)->backend].set_writable((d), (writable), (err))
+#define disk_set_label(d, label, err) disk_operations[(d)->backend].set_label((d), (label), (err))
 #define disk_detach(d, err) disk_operations[(d)->backend].detach((d), (err))
 #define disk_unbacked(d, ret_bytes, err) disk_operations[(d)->backend].unbacked((d), (ret_bytes), (err))
 #define disk_release(d, err) disk_operations[(d)->backend].release((d), (err))

@@ -206,15 +206,16 @@ static int fill_device(const struct disk *d, const struct loopdev *device, struc
     return err_sys(err, errno, "cannot grow the file system of '%s'", d->path);
 }
 
-static int mount_image(const struct disk *d, const struct loopdev *device, struct err *err)
+static int mount_image(const struct disk *d, const struct loopdev *device, const char *label, struct err *err)
 {
     char target[PATH_MAX];
     image_path(d, VOLUME_DATA, target);
+    auto_mem char *options = label ? str_dupf("context=\"%s\"", label) : NULL;
     int r = make_mount_point(d, err);
-    return r < 0 ? r : mount_make(device->path, target, "xfs", MOUNT_FLAGS, NULL, err);
+    return r < 0 ? r : mount_make(device->path, target, "xfs", MOUNT_FLAGS, options, err);
 }
 
-static int attach_once(const struct disk *d, int fd, struct err *err)
+static int attach_once(const struct disk *d, int fd, const char *label, struct err *err)
 {
     auto_with(loopdev_done) struct loopdev device = {.fd = -1};
     bool mounted;
@@ -222,11 +223,11 @@ static int attach_once(const struct disk *d, int fd, struct err *err)
     if (r == 0)
         r = find_mount(d, &device, &mounted, err);
     if (r == 0 && !mounted)
-        r = mount_image(d, &device, err);
+        r = mount_image(d, &device, label, err);
     return r < 0 ? r : fill_device(d, &device, err);
 }
 
-int image_attach(const struct disk *d, struct err *err)
+static int attach(const struct disk *d, const char *label, struct err *err)
 {
     auto_fd fd = -1;
     int r = open_image(d, O_RDWR, &fd, err);
@@ -239,11 +240,16 @@ int image_attach(const struct disk *d, struct err *err)
     if (r < 0 && (r != -ERR_NO_SPACE || fstat(fd, &st) != 0 || (uint64_t)st.st_size < image_bytes(d)))
         return r;
     for (unsigned attempt = 1;; attempt++) {
-        r = attach_once(d, fd, err);
+        r = attach_once(d, fd, label, err);
         bool freed = r < 0 && (err->sys == ENXIO || err->sys == ENODEV);
         if (!freed || attempt == ATTACH_ATTEMPTS)
             return r;
     }
+}
+
+int image_attach(const struct disk *d, struct err *err)
+{
+    return attach(d, NULL, err);
 }
 
 int image_grow(const struct disk *d, struct err *err)
@@ -321,6 +327,51 @@ int image_detach(const struct disk *d, struct err *err)
     r = check_only_mount(d, &m, err);
     mount_done(&m);
     return r < 0 ? r : mount_unmount(target, 0, false, err);
+}
+
+/* ---- label ------------------------------------------------------------------------------------------------------- */
+
+/* After the unmount of data/: a process outside of it keeps the device, and the kernel keeps the label with it. */
+static bool has_device(const struct disk *d)
+{
+    auto_fd fd = -1;
+    auto_with(loopdev_done) struct loopdev device = {.fd = -1};
+    bool found;
+    return open_image(d, O_RDONLY, &fd, ERR_IGNORED) == 0 && loopdev_find(fd, &device, &found, ERR_IGNORED) == 0 &&
+           found;
+}
+
+static int mount_again(const struct disk *d, const char *old, const char *label, struct err *err)
+{
+    int r = image_detach(d, err);
+    if (r < 0)
+        return r;
+    r = attach(d, label, err);
+    if (r == 0)
+        return 0;
+    if (err->sys == EINVAL && has_device(d))
+        r = err_fail(err, ERR_BUSY, CIS_CONTEXT_DIFFERS,
+                     "a process still uses '%s' with SELinux label '%s', but the pod has '%s'", d->path,
+                     old ? old : "none", label ? label : "none");
+    else
+        r = err_wrap(err, "mounting with SELinux label '%s'", label ? label : "none");
+    int again = attach(d, old, ERR_IGNORED);
+    (void)again; /* the next attach tries once more */
+    return r;
+}
+
+/* Linux sets the label of a file system when it is mounted for the first time, and a remount cannot change it. */
+int image_set_label(const struct disk *d, const char *label, struct err *err)
+{
+    char target[PATH_MAX];
+    auto_with(mount_done) struct mount m = {0};
+    bool found;
+    image_path(d, VOLUME_DATA, target);
+    int r = mount_find(target, &m, &found, err);
+    if (r < 0)
+        return r;
+    bool same = label && m.label ? strcmp(label, m.label) == 0 : label == m.label;
+    return found && same ? 0 : mount_again(d, m.label, label, err);
 }
 
 int image_unbacked(const struct disk *d, uint64_t *ret_bytes, struct err *err)

@@ -16,6 +16,7 @@ struct mount {
     char *target;  /* where */
     char *fs_type; /* ext4, fuse.cistern */
     char *source;  /* /dev/loop3 */
+    char *label;   /* the SELinux label of all its files: its option context=; NULL: none */
 };
 void mount_done(struct mount *m); /* may run twice */
 void mount_list_free(struct mount *own_mounts, size_t count);

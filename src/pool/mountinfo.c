@@ -14,6 +14,7 @@ void mount_done(struct mount *m)
     free(m->target);
     free(m->fs_type);
     free(m->source);
+    free(m->label);
     *m = (struct mount){0};
 }
 
@@ -74,6 +75,20 @@ static bool skip_optional(struct str *rest)
     return false;
 }
 
+/* The kernel quotes a label that contains a comma. */
+static char *label_of(struct str options)
+{
+    static const struct str key = STR(",context=");
+    const char *at = memmem(options.ptr, options.len, key.ptr, key.len);
+    if (!at)
+        return NULL;
+    struct str rest = str_from(options, (size_t)(at + key.len - options.ptr)), label;
+    char end = str_starts(rest, STR("\"")) ? '"' : ',';
+    if (end == '"')
+        rest = str_from(rest, 1);
+    return str_split(&rest, end, &label) && label.len > 0 ? str_dup(label) : NULL;
+}
+
 static bool parse_fields(struct str rest, struct mount *m)
 {
     uint64_t dev_major, dev_minor;
@@ -88,6 +103,7 @@ static bool parse_fields(struct str rest, struct mount *m)
         return false;
     m->dev_major = (unsigned)dev_major;
     m->dev_minor = (unsigned)dev_minor;
+    m->label = label_of(rest);
     return true;
 }
 

@@ -128,6 +128,9 @@ must_check int space_attach(struct space *s, const struct volume_id *id, struct 
  * (CIS_VOLUME_IN_USE) while a file is open or mapped for writing. ERR_UNSUPPORTED: its backend is the quota. */
 must_check int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err);
 
+/* Attaches the volume's disk with this SELinux label of all its files, NULL: none. Errors as disk_set_label(). */
+must_check int space_set_label(struct space *s, const struct volume_id *id, const char *label, struct err *err);
+
 /* Raises the capacity, also while mounted. Success if it is as large already. ERR_RANGE (CIS_VOLUME_GROW_LIMIT) if
  * the pool has too little space. */
 must_check int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err);

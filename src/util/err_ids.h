@@ -145,7 +145,7 @@
     X(3022, VOLUME_RELEASING, "use another volume, or withdraw the release by keeping its PersistentVolume") \
     X(3023, RELEASE_HELD, "mount its disk again, or annotate the PersistentVolume to give the files up") \
     X(3024, CONTEXT_DIFFERS, "give all pods of the volume the same SELinux label, or wait until the other pods are gone") \
-    X(3025, CONTEXT_UNSUPPORTED, "set access: auto, or seLinuxChangePolicy: Recursive in the pod's securityContext") \
+    X(3025, CONTEXT_UNSUPPORTED, "create the volume again, or set seLinuxChangePolicy: Recursive in the pod's securityContext") \
     X(3026, USER_NAMESPACE_UNSUPPORTED, "upgrade the node to Linux 6.12, remove hostUsers from the pod, or use a class with access: bind") \
     X(3101, KEEPER_UNREACHABLE, "start cistern-keeper, or end it if it does not answer (in a cluster: delete its pod on this node), and try again") \
     X(3102, MOUNT_EXISTS, "unmount it first: the options of a mount cannot change") \

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """SELinux labels by mount: what the kubelet sends to a driver with `seLinuxMount: true` reaches mount(2). No kernel of
 the tests has SELinux, so that nothing here shows what a label does."""
+import subprocess
+
 import grpc
 import pytest
 
-from .driver import BUILD, Driver, Mode, capability
+from .driver import BUILD, Driver, Mode, capability, mounts
 from .lost_mount_test import kill_keeper_and_driver
 
 Code = grpc.StatusCode
@@ -20,9 +22,9 @@ def labelled(label, mode=Mode.SINGLE_NODE_MULTI_WRITER):
 
 @pytest.fixture
 def contexts(folder):
-    """The mounts with a label: pairs of a volume's id and its label."""
+    """The mounts with a label: pairs of a volume's id, or a loop device, and the label."""
     path = folder / "contexts"
-    return lambda: [tuple(line.split()) for line in path.read_text().splitlines()] if path.exists() else []
+    return lambda: [tuple(line.split()) for line in path.read_text().splitlines() if not line.endswith(" ")]
 
 
 @pytest.fixture
@@ -71,26 +73,83 @@ def test_label_survives_a_restart_of_the_driver(node, contexts):
     refused(node, "NodePublishVolume", **node.publish_fields(volume, "second", labelled(OTHER)))
 
 
-def test_kernel_that_refuses_the_label_fails_the_stage_with_the_option(node):
-    """The keeper runs without the test's mount(2): this kernel refuses the option that arrives there."""
-    volume = node.client.create("pvc", access="fuse").volume_id
+@pytest.mark.parametrize("access", ["fuse", "bind"])
+def test_kernel_that_refuses_the_label_fails_the_stage_with_the_label(node, access):
+    """Without the test's mount(2) this kernel refuses the option that arrives there."""
+    volume = node.client.create("pvc", access=access).volume_id
     node.stop()
     node.env = {key: text for key, text in node.env.items() if key != "CISTERN_CONTEXTS"}
     node.start()
     node.staging(volume).mkdir(parents=True)
     code, text = node.client.fails("NodeStageVolume", volume_id=volume, volume_capability=labelled(ONE),
                                    staging_target_path=str(node.staging(volume)))
-    assert code == Code.INVALID_ARGUMENT and f'context="{ONE}"' in text and "Invalid argument" in text, text
-
-
-def test_bind_mount_on_a_node_with_selinux_is_refused_and_names_what_to_set(node):
-    volume = node.client.create("pvc", access="bind").volume_id
-    node.staging(volume).mkdir(parents=True)
-    code, text = node.client.fails("NodeStageVolume", volume_id=volume, volume_capability=labelled(ONE),
-                                   staging_target_path=str(node.staging(volume)))
-    assert code == Code.INVALID_ARGUMENT and "CIS3025" in text and ONE in text, text
-    assert "access: auto" in text and "seLinuxChangePolicy: Recursive" in text
+    assert code == Code.INVALID_ARGUMENT and ONE in text and "Invalid argument" in text, text
     node.stage(volume, capability())
+
+
+# ---- a bind mount: the label is that of the volume's image, which was mounted when the volume was created ----
+
+def start_use(node, name, label):
+    volume = node.client.create(name, access="bind").volume_id
+    node.stage(volume, labelled(label))
+    target = node.publish(volume, cap=labelled(label))
+    (target / "file").write_text("words")
+    return volume, target
+
+
+def end_use(node, volume):
+    node.unpublish(volume)
+    node.unstage(volume)
+
+
+def test_label_of_the_pod_is_the_label_of_the_image_of_a_bind_mount(node, contexts):
+    volume, target = start_use(node, "pvc", ONE)
+    node.stage(volume, labelled(ONE))
+    (device, label), = contexts()
+    source = subprocess.run(["findmnt", "-no", "SOURCE", target], check=True, capture_output=True, text=True).stdout
+    assert label == ONE and source.strip().startswith(device)
+    end_use(node, volume)
+    node.stage(volume, labelled(ONE))
+    assert len(contexts()) == 1, "the image has the label already"
+    node.unstage(volume)
+    node.stage(volume, labelled(OTHER))
+    assert [label for _, label in contexts()] == [ONE, OTHER]
+    assert (node.publish(volume, cap=labelled(OTHER)) / "file").read_text() == "words"
+    end_use(node, volume)
+    node.stage(volume, capability())
+    assert (node.publish(volume) / "file").read_text() == "words"
+    assert len(contexts()) == 2
+
+
+def test_image_gets_its_label_again_after_a_reboot(node, contexts):
+    volume, target = start_use(node, "pvc", ONE)
+    node.stop()
+    for path in [m for m in mounts() if volume in m][::-1]:
+        subprocess.run(["umount", path], check=True)
+    node.start()
+    node.stage(volume, labelled(ONE))
+    assert (node.publish(volume, cap=labelled(ONE)) / "file").read_text() == "words"
+    assert [label for _, label in contexts()] == [ONE, ONE]
+
+
+@pytest.mark.parametrize("where", ["pod", "data"])
+def test_label_of_an_image_in_use_stays_and_another_one_is_refused(node, contexts, where):
+    """A process of the old pod, or a job. With the old label the volume can be used at once."""
+    volume, target = start_use(node, "pvc", ONE)
+    data = node.pools["default"] / "volumes" / volume / "data"
+    with subprocess.Popen(["cat"], cwd=target if where == "pod" else data, stdin=subprocess.PIPE) as process:
+        end_use(node, volume)
+        code, text = node.client.fails("NodeStageVolume", volume_id=volume, volume_capability=labelled(OTHER),
+                                       staging_target_path=str(node.staging(volume)))
+        assert code == Code.FAILED_PRECONDITION, text
+        assert "CIS3010" in text if where == "data" else "CIS3024" in text and ONE in text and OTHER in text, text
+        node.stage(volume, labelled(ONE))
+        assert (node.publish(volume, cap=labelled(ONE)) / "file").read_text() == "words"
+        end_use(node, volume)
+        process.stdin.close()
+    node.stage(volume, labelled(OTHER))
+    assert (node.publish(volume, cap=labelled(OTHER)) / "file").read_text() == "words"
+    assert {label for _, label in contexts()} == {ONE, OTHER}
 
 
 @pytest.mark.parametrize("access", ["fuse", "bind"])

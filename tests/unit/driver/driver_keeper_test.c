@@ -53,7 +53,7 @@ static bool is_mirrored(void)
 static int ask_for_a_mount(struct err *err)
 {
     struct record wish = {.staged = (char *)"/nowhere/at/all"};
-    return driver_keeper_mount(keeper, &spec, dir_name, &wish, err);
+    return driver_keeper_mount(keeper, &spec, dir_name, &wish, NULL, err);
 }
 
 static void start(const char *programs)

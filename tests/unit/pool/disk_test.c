@@ -75,6 +75,16 @@ static void the_kernel_is_asked(void **state)
     assert_false(f.quota_enforced);
 }
 
+static void label_of_a_shared_file_system_is_refused(void **state)
+{
+    (void)state;
+    const struct disk d = {.backend = BACKEND_QUOTA, .dir = -1, .path = "/pool/volumes/v"};
+    struct err err;
+    assert_int_equal(disk_set_label(&d, NULL, &err), 0);
+    assert_int_equal(disk_set_label(&d, "u:r:t:s0", &err), -ERR_INVALID);
+    assert_int_equal(err.id, CIS_CONTEXT_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -83,6 +93,7 @@ int main(void)
         cmocka_unit_test(requested_backend_is_used_or_refused),
         cmocka_unit_test(with_neither_there_is_no_pool),
         cmocka_unit_test(the_kernel_is_asked),
+        cmocka_unit_test(label_of_a_shared_file_system_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

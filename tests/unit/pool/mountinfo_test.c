@@ -46,6 +46,33 @@ static void an_empty_source_is_a_source(void **state)
     mount_done(&m);
 }
 
+/* As Linux with SELinux shows it: in quotes if it has a comma, after the flags of the file system. */
+static void label_is_read_from_the_options(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *label;
+    } cases[] = {
+        {"rw,context=\"u:r:t:s0:c1,c2\",attr2,noquota", "u:r:t:s0:c1,c2"},
+        {"ro,context=u:r:t:s0,attr2", "u:r:t:s0"},
+        {"rw,context=u:r:t:s0", "u:r:t:s0"},
+        {"rw,seclabel,attr2", NULL},
+        {"rw,fscontext=u:r:t:s0,rootcontext=u:r:t:s0", NULL},
+        {"rw,context=", NULL},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        auto_mem char *line = str_dupf("36 35 7:0 / /a rw - xfs /dev/loop0 %s", cases[i].options);
+        struct mount m;
+        struct err err;
+        assert_int_equal(mount_parse(str_of(line), &m, &err), 0);
+        if (cases[i].label)
+            assert_string_equal(m.label, cases[i].label);
+        else
+            assert_null(m.label);
+        mount_done(&m);
+    }
+}
+
 static void malformed_line_is_corrupt(void **state)
 {
     (void)state;
@@ -115,6 +142,7 @@ int main(void)
         cmocka_unit_test(a_line_is_read),
         cmocka_unit_test(octal_escapes_are_undone),
         cmocka_unit_test(an_empty_source_is_a_source),
+        cmocka_unit_test(label_is_read_from_the_options),
         cmocka_unit_test(malformed_line_is_corrupt),
         cmocka_unit_test(the_root_is_always_mounted),
         cmocka_unit_test(nothing_is_mounted_where_nothing_is),
