@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pod writes through a bind mount, where no request shows its changes: each of them is in the bucket all the same."""
 import contextlib
+import errno
 import json
 import os
 import random
@@ -16,7 +17,7 @@ import pytest
 
 from integration.lib.buckets import contents
 
-from .driver import capability, command_line, delete_until, end_all, mounts, processes, wait_for
+from .driver import MIB, capability, command_line, delete_until, end_all, mounts, processes, wait_for
 from .release_test import bucket, create, give_back  # noqa: F401 (bucket is a fixture)
 
 Code = grpc.StatusCode
@@ -115,6 +116,28 @@ def test_a_sealed_volume_is_writable_again_for_the_next_pod(driver, bucket):
     give_back(driver, volume)
     delete_until(driver, volume)
     assert contents(bucket) == {"first": b"first", "second": b"second"}
+
+
+@pytest.mark.parametrize("access", ["bind", "fuse"])
+def test_a_full_volume_is_enospc_for_its_writer_alone_and_each_byte_of_it_is_exported(driver, bucket, access):
+    other = driver.client.create("other", access=access).volume_id
+    driver.stage(other)
+    volume, target = create(driver, bucket, access)
+    (target / "early").write_bytes(b"early")
+    with open(target / "large", "wb", buffering=0) as file, pytest.raises(OSError) as full:
+        while file.tell() < 256 * MIB:
+            file.write(bytes(MIB))
+    assert full.value.errno == errno.ENOSPC
+    (driver.publish(other) / "file").write_bytes(bytes(8 * MIB))
+    os.unlink(target / "early")
+    written = contents(target)
+    assert list(written) == ["large"] and len(written["large"]) > 16 * MIB
+    give_back(driver, volume)
+    delete_until(driver, volume)
+    assert contents(bucket) == written
+    driver.unpublish(other)
+    driver.unstage(other)
+    driver.delete(other)
 
 
 def test_a_bind_mount_of_a_volume_with_a_project_quota_is_refused_to_writers(driver):

@@ -51,7 +51,7 @@ def mount_mapped(source, target, userns_pid):
     os.close(tree)
 
 
-@pytest.fixture(params=[[], ["group=3000"]], ids=["own groups", "fsGroup"])
+@pytest.fixture(params=[["must"], ["must", "group=3000"], ["plain"]], ids=["own groups", "fsGroup", "without passthrough"])
 def mapped(request, volumes):
     """A volume, and the path where a pod in a user namespace has it."""
     volume = volumes("mapped", "exclusive", "allow-other", *request.param)
@@ -60,7 +60,7 @@ def mapped(request, volumes):
     pod = volume.path.parent / "pod"
     pod.mkdir()
     mount_mapped(volume.path, pod, child.pid)
-    yield volume, pod, bool(request.param)
+    yield volume, pod, "group=3000" in request.param
     subprocess.run(["umount", pod], check=True)
     child.send_signal(signal.SIGKILL)
     child.wait()
@@ -106,6 +106,25 @@ def test_a_pod_s_root_changes_owners_within_the_pod_s_ids(mapped):
     assert (below.st_uid, below.st_gid) == (USER, GROUP)
     os.chmod(pod / "mine", 0o600)
     assert stat.S_IMODE(os.stat(volume.data / "mine").st_mode) == 0o600
+
+
+def test_an_acl_of_a_pod_names_the_pod_s_ids_on_disk(mapped):
+    """setfacl(1) of the pod writes its own ids, which the kernel maps with the mount."""
+    volume, pod, _ = mapped
+
+    def share():
+        (pod / "shared").write_text("words")
+        os.chmod(pod / "shared", 0o600)
+        subprocess.run(["setfacl", "-m", f"u:{FIRST + 7}:r", pod / "shared"], check=True)
+
+    assert as_user(FIRST + USER, share, FIRST + GROUP) == 0
+    assert "user:7:r--\n" in acl_of(volume.data / "shared") and f"user:{FIRST + 7}:r--\n" in acl_of(pod / "shared")
+    assert as_user(FIRST + 7, lambda: (pod / "shared").read_text()) == 0
+    assert as_user(FIRST + 8, lambda: (pod / "shared").read_text()) == errno.EACCES
+
+
+def acl_of(path):
+    return subprocess.run(["getfacl", "-n", "-p", path], check=True, capture_output=True, text=True).stdout
 
 
 def test_a_user_whom_the_pod_does_not_have_makes_nothing(mapped):
