@@ -52,9 +52,9 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
 
 /* --include and --exclude, as every verb has them. */
 #define FILTER_OPTS(include, exclude)                                                                                  \
-    {"include", 0, OPT_LIST, &(include), "GLOB", "take only matching paths (repeatable; ** crosses slashes)"},         \
+    {"include", 0, OPT_PATTERNS, &(include), "GLOB", "take only matching paths (repeatable; ** crosses slashes)"},     \
     {                                                                                                                  \
-        "exclude", 0, OPT_LIST, &(exclude), "GLOB", "skip matching paths, also of --include (repeatable)"              \
+        "exclude", 0, OPT_PATTERNS, &(exclude), "GLOB", "skip matching paths, also of --include (repeatable)"          \
     }
 must_check int filter_fill(struct filter *f, const char *const *include, size_t include_count,
                            const char *const *exclude, size_t exclude_count, struct err *err);

@@ -46,7 +46,7 @@ static struct {
 
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
-    {"priority", 0, OPT_LIST, &flags.priority, "GLOB", "fetch matching objects first (repeatable, in this order)"},
+    {"priority", 0, OPT_PATTERNS, &flags.priority, "GLOB", "fetch matching objects first (repeatable, in this order)"},
     {"shard", 0, OPT_TEXT, &flags.shard, "I/N", "fetch only part I of N parts of equal bytes: 0/4 to 3/4"},
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL,
      "count the objects and estimate requests, time and price; fetch nothing"},
@@ -109,17 +109,6 @@ static int add_source(struct hydrate_cmd *run, const struct store_options *o, co
     return 0;
 }
 
-static int check_flags(struct err *err)
-{
-    struct err why;
-    if (flags.priority.count > HYDRATE_PRIORITIES_MAX)
-        return err_set(err, ERR_INVALID, "--priority was given more than %d times", HYDRATE_PRIORITIES_MAX);
-    for (size_t i = 0; i < flags.priority.count; i++)
-        if (glob_check(str_of(flags.priority.items[i]), &why) < 0)
-            return err_set(err, ERR_INVALID, "--priority %s: %s", flags.priority.items[i], why.text);
-    return 0;
-}
-
 static int parse_shard(const char *text, struct shard *ret, struct err *err)
 {
     if (flags.dry_run)
@@ -154,7 +143,9 @@ static int from_flags(struct hydrate_cmd *run, const char *uri, struct err *err)
                                   .stall_ns = globals.stall_ns,
                                   .durable = flags.fsync,
                                   .no_uring = flags.no_uring};
-    int r = check_flags(err);
+    int r = 0;
+    if (flags.priority.count > HYDRATE_PRIORITIES_MAX)
+        r = err_set(err, ERR_INVALID, "--priority was given more than %d times", HYDRATE_PRIORITIES_MAX);
     if (r == 0 && flags.shard)
         r = parse_shard(flags.shard, &h->shard, err);
     if (r == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/opt.h"
+#include "util/glob.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -79,9 +80,34 @@ static int store_number(const struct opt *o, struct str text, int parsed, uint64
     return err_set(err, ERR_INVALID, "'%.*s' is not %s", STR_FMT(text), o->kind == OPT_U64 ? "1 or more" : "above 0");
 }
 
-static int store_value(const struct opt *o, struct str value, struct err *err)
+static int check_pattern(struct str p, struct err *err)
+{
+    size_t lead = str_starts(p, STR("/")) ? 1 : str_starts(p, STR("./")) ? 2 : 0;
+    if (p.len == 0)
+        return err_set(err, ERR_INVALID, "its GLOB is empty: give one, or leave the flag out");
+    if (strstr(p.ptr, "://"))
+        return err_set(err, ERR_INVALID, "'%.*s' is a URI: give a pattern relative to the command's URI or DIR",
+                       STR_FMT(p));
+    if (lead)
+        return err_set(err, ERR_INVALID, "'%.*s' matches nothing: paths are relative to the URI or DIR: write '%.*s'",
+                       STR_FMT(p), STR_FMT(str_from(p, lead)));
+    if (str_ends(p, STR("/")))
+        return err_set(err, ERR_INVALID, "'%.*s' matches nothing: for all below a directory write '%.*s**'", STR_FMT(p),
+                       STR_FMT(p));
+    return glob_check(p, err);
+}
+
+static int store_in_list(const struct opt *o, struct str value, struct err *err)
 {
     struct opt_list *list = o->target;
+    if (list->count == OPT_LIST_MAX)
+        return err_set(err, ERR_INVALID, "given more than %d times", OPT_LIST_MAX);
+    list->items[list->count++] = value.ptr;
+    return 0;
+}
+
+static int store_value(const struct opt *o, struct str value, struct err *err)
+{
     uint64_t number = 0;
     int r = 0;
     switch (o->kind) {
@@ -103,10 +129,13 @@ static int store_value(const struct opt *o, struct str value, struct err *err)
     case OPT_DURATION:
         r = str_to_duration(value, &number, err);
         break;
+    case OPT_PATTERNS:
+        r = check_pattern(value, err);
+        if (r == 0)
+            r = store_in_list(o, value, err);
+        break;
     case OPT_LIST:
-        if (list->count == OPT_LIST_MAX)
-            return err_set(err, ERR_INVALID, "--%s was given more than %d times", o->name, OPT_LIST_MAX);
-        list->items[list->count++] = value.ptr;
+        r = store_in_list(o, value, err);
         break;
     }
     if (o->kind == OPT_U64 || o->kind == OPT_BYTES || o->kind == OPT_DURATION)

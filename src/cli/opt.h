@@ -13,6 +13,7 @@ enum opt_kind {
     OPT_BYTES,    /* uint64_t *: 512, 1.5Gi, 2T, 2TB */
     OPT_DURATION, /* uint64_t * in nanoseconds: 250ms, 30s, 1h30m */
     OPT_LIST,     /* struct opt_list *: may be repeated */
+    OPT_PATTERNS, /* likewise; globs of relative paths */
 };
 
 struct opt {
