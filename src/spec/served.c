@@ -131,6 +131,11 @@ int spec_check_owed(const struct spec *s, struct err *err)
     if (e->on_failure == ON_FAILURE_DISCARD && e->deadline_ns > 0 && e->deadline_ns < deadline_least_ns)
         return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
                         "'export.onFailure: Discard' with a deadline below one minute exports nothing");
+    if (e->marker && strchr(e->marker, '/'))
+        return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID,
+                        "'export.marker: %.200s' is a path: each checkpoint directory has a marker of this name, such "
+                        "as _SUCCESS",
+                        e->marker);
     return check_globs(e, err);
 }
 

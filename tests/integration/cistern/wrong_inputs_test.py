@@ -58,6 +58,7 @@ ROWS = [
     ("hydrate s3://bench/in/ out --bandwidth 0M", USAGE, "--bandwidth", "'0M' is not", "above 0"),
     ("hydrate s3://bench/in/ out --timeout 0s", USAGE, "--timeout", "'0s' is not", "above 0"),
     ("export data s3://bench/o/ --deadline 0s", USAGE, "--deadline", "'0s' is not", "above 0"),
+    ("export data s3://bench/o/ --marker a/b", USAGE, "'export.marker: a/b'", "is a path", "correct the value"),
     ("export data s3://bench/o/ --marker=", USAGE, "--marker", "its NAME is empty", "leave the flag out"),
     ("export data s3://bench/o/ --storage-class=", USAGE, "--storage-class", "its NAME is empty", "leave the flag out"),
     ("export data s3://bench/o/ --state=", USAGE, "--state", "its DIR is empty", "leave the flag out"),
