@@ -290,8 +290,9 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
 static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)
 {
     int r = policy_of_flags(j, uri, err);
-    if (r == 0)
-        r = dir_open(AT_FDCWD, dir, &j->data, err);
+    if (r < 0)
+        return r;
+    r = dir_open(AT_FDCWD, dir, &j->data, err);
     if (r == -ERR_NOT_FOUND && path_check_links(dir, err) < 0)
         r = -ERR_INVALID;
     return r < 0 ? err_wrap(err, "export sends a directory (select files of it with --include)") : 0;

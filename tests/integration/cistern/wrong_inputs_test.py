@@ -85,6 +85,7 @@ ROWS = [
     ("hydrate s3://bench/in/ out --endpoint", USAGE, "--endpoint", "needs a value", "--endpoint URL"),
     ("hydrate s3://bench/in/ out --log-level loud", USAGE, "'loud'", "not a log level", "debug, info, warn or error"),
     ("export data s3://bench/o/ --conflict maybe", USAGE, "--conflict", "not 'maybe'", "fail, overwrite or version"),
+    ("export data s3://bench/o/ --conflict Fail", USAGE, "cistern: --conflict", "not 'Fail'", "fail, overwrite or version"),
     ("export data s3://bench/o/ --since yesterday", USAGE, "--since", "'yesterday'", "an age as 2h"),
     ("export data s3://bench/o/ --delete-after now", USAGE, "--delete-after", "", "only never is supported"),
     ("export data s3://bench/o/ --storage-class COLD", USAGE, "'COLD'", "400 InvalidStorageClass", "correct --storage-class"),
