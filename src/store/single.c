@@ -55,6 +55,10 @@ int store_found_nothing(const struct store *s, const char *uri, uint64_t exclude
                                STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
                                STR_FMT(str_from(prefix, dir_len)));
     }
+    if (str_ends(str_of(uri), STR(" ")) || str_ends(str_of(uri), STR("\n"))) {
+        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, which ends with a blank", uri);
+        return err_advise_text(err, CIS_KEY_NOT_FOUND, "remove the blank from the end of the URI");
+    }
     if (excluded > 0)
         err_set(err, ERR_NOT_FOUND, "'%s' selects no object: include and exclude leave out all %" PRIu64, uri,
                 excluded);
