@@ -137,9 +137,10 @@ static struct creds_identity *from_environment(void)
     if (!id || !secret)
         return NULL;
     struct creds_identity *i = creds_identity_new();
-    i->access_key_id = str_dup(str_of(id));
-    i->secret = str_dup(str_of(secret));
-    i->session_token = token ? str_dup(str_of(token)) : NULL;
+    /* Keys have no blanks; a file that was read into a variable often ends with a newline. */
+    i->access_key_id = str_dup(str_trim(str_of(id)));
+    i->secret = str_dup(str_trim(str_of(secret)));
+    i->session_token = token ? str_dup(str_trim(str_of(token))) : NULL;
     return i;
 }
 
