@@ -33,7 +33,7 @@ static struct {
     const char *volume, *purpose, *state;
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     struct estimate_terms terms;
-    bool dry_run;
+    bool dry_run, allow_empty;
 } flags = {.terms = ESTIMATE_TERMS(64)};
 
 static const struct opt table[] = {
@@ -56,6 +56,7 @@ static const struct opt table[] = {
     {"dry-run", 0, OPT_FLAG, &flags.dry_run, NULL,
      "list the files to upload and estimate requests, time and price; upload nothing"},
     ESTIMATE_OPTS(flags.terms),
+    {"allow-empty", 0, OPT_FLAG, &flags.allow_empty, NULL, "accept a DIR without a file to send (default: exit 9)"},
     {"delete-after", 0, OPT_TEXT, &flags.delete_after, "WHEN", "delete local files: only never is supported (never)"},
     {"state", 0, OPT_TEXT, &flags.state, "DIR", "record uploads in this directory (~/.local/state/cistern/export)",
      .least = 1},
@@ -449,20 +450,28 @@ static enum exit_code exit_of(const struct verdict *v)
     return v->done_files == 0 && v->failed_count > 0 ? exit_code_of(v->failed[0].err.code) : EXIT_SOME_FAILED;
 }
 
-/* A typing error, as for a source of hydrate. With --since, an export may often have no file. */
-static enum exit_code check_matched(const struct verdict *v)
+/* A typing error, or a file system that is not mounted, as for a source of hydrate. With --since, an export may often
+ * have no file, and so may a volume. */
+static enum exit_code check_found(const struct export_cmd *j, const struct verdict *v, const char *dir)
 {
     struct err err;
-    if (flags.include.count == 0 || flags.since || v->done_files + v->pending_files + v->failed_files > 0)
+    bool may_be_empty = j->volume || flags.since || flags.allow_empty;
+    if (may_be_empty || v->done_files + v->pending_files + v->failed_files > 0)
         return exit_of(v);
-    err_set(&err, ERR_NOT_FOUND, "--include '%s'%s matches no file", flags.include.items[0],
-            flags.include.count > 1 ? " and the others" : "");
-    err_advise(&err, CIS_NO_FILE_MATCHES);
+    if (flags.include.count > 0) {
+        err_set(&err, ERR_NOT_FOUND, "--include '%s'%s matches no file", flags.include.items[0],
+                flags.include.count > 1 ? " and the others" : "");
+        err_advise(&err, CIS_NO_FILE_MATCHES);
+    } else {
+        err_set(&err, ERR_NOT_FOUND, "'%s': nothing was sent: %s", dir,
+                flags.exclude.count > 0 ? "--exclude leaves out all files" : "it has no regular file");
+        err_advise(&err, CIS_NOTHING_TO_EXPORT);
+    }
     exit_with(&err, globals.json);
     return EXIT_EMPTY;
 }
 
-static enum exit_code run_job(struct export_cmd *j)
+static enum exit_code run_job(struct export_cmd *j, const char *dir)
 {
     struct err err;
     struct export_run *run;
@@ -496,7 +505,7 @@ static enum exit_code run_job(struct export_cmd *j)
     int r = run_close(run, &verdict, &err);
     if (r == 0 || r == -ERR_CANCELLED) {
         print_summary(j, &verdict, clock_now_ns() - began);
-        enum exit_code code = r == 0 ? check_matched(&verdict) : EXIT_INTERRUPTED;
+        enum exit_code code = r == 0 ? check_found(j, &verdict, dir) : EXIT_INTERRUPTED;
         verdict_done(&verdict);
         if (r == 0)
             return code;
@@ -579,7 +588,7 @@ int verb_export(int argc, char **argv)
     struct export_cmd j = {.state.fd = -1, .export_dir = -1, .lock = -1, .data = -1};
     pthread_mutex_init(&j.lock_term, NULL);
     term_init(&j.term, globals.json, globals.quiet, globals.no_progress);
-    code = prepare(&j, argv, &err) < 0 ? exit_with(&err, globals.json) : run_job(&j);
+    code = prepare(&j, argv, &err) < 0 ? exit_with(&err, globals.json) : run_job(&j, argv[1]);
     close_job(&j);
     return code;
 }

@@ -164,6 +164,7 @@
     X(4014, MARKER_NOT_WITHDRAWN, "allow the export to read and delete the marker, or export to a new prefix") \
     X(4015, FILE_REMOVED_DURING_EXPORT, "export again") \
     X(4016, NO_FILE_MATCHES, "check the patterns: one without a slash matches names at any depth, another one paths below DIR") \
+    X(4017, NOTHING_TO_EXPORT, "check the path, and whether its file system is mounted; to accept an empty DIR: --allow-empty") \
     X(4020, VERDICT_CORRUPT, "remove that file; the next export compares all files with the bucket") \
     X(4022, UPLOAD_DIFFERS, "compare the object with the file, then export again; the file is kept") \
     X(4023, EXPORT_RECORD_VERSION, "use the Cistern that wrote it, or a newer one") \

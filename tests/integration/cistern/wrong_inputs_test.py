@@ -103,6 +103,8 @@ ROWS = [
     ("export data s3://bench/o/ --include *.pt", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
     ("export data s3://bench/o/ --include *.pt --dry-run", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
     ("export data s3://bench/o/ --include ** --exclude file", EMPTY, "--include '**'", "matches no file", "check the patterns"),
+    ("export empty s3://bench/o/", EMPTY, "'empty'", "nothing was sent: it has no regular file", "--allow-empty"),
+    ("export data s3://bench/o/ --exclude file", EMPTY, "'data'", "--exclude leaves out all files", "--allow-empty"),
     ("export data s3://missing/o/", NOT_FOUND, "s3://missing/o/file", "404 NoSuchBucket", "check the bucket"),
     # local files
     ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
@@ -215,6 +217,7 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     command, code, *told = row
     (tmp_path / "data").mkdir()
     (tmp_path / "data/file").write_text("content")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("data")
@@ -232,6 +235,29 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
     assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
+
+
+def of_keys(ports, folder, **given):
+    return clean_environment(**{"AWS_ACCESS_KEY_ID": minio.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": minio.SECRET_KEY, "AWS_REGION": minio.REGION,
+                                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['SERVER']}", "HOME": str(folder), **given})
+
+
+def test_a_blank_at_the_end_of_a_uri_is_named(ports, tmp_path):
+    status, said, _ = run(["ls", "-r", "s3://bench/in/ "], of_keys(ports, tmp_path), tmp_path)
+    assert status == EMPTY and "ends with a blank" in said and "remove the blank" in said, said
+
+
+def test_blanks_around_the_keys_of_the_environment_are_not_part_of_them(ports, tmp_path):
+    """A variable that was read from a file ends with its newline."""
+    env = of_keys(ports, tmp_path, AWS_ACCESS_KEY_ID=f"{minio.ACCESS_KEY} ", AWS_SECRET_ACCESS_KEY=f"{minio.SECRET_KEY}\n")
+    status, said, _ = run(["ls", "s3://bench/"], env, tmp_path)
+    assert (status, said) == (0, ""), said
+
+
+def test_an_empty_directory_is_exported_on_request(ports, tmp_path):
+    (tmp_path / "empty").mkdir()
+    status, said, _ = run(["export", "empty", "s3://bench/o/", "--allow-empty"], of_keys(ports, tmp_path), tmp_path)
+    assert status == 0 and "sent 0" in said, said
 
 
 def test_an_export_that_did_not_begin_leaves_no_state(tmp_path):
