@@ -23,6 +23,9 @@ int local_root(struct local *l, bool make, int *ret, struct err *err)
         err_advise(err, CIS_BUCKET_NOT_FOUND);
     if (r == -ERR_DENIED && !make)
         err_advise(err, CIS_ACCESS_DENIED);
+    if (r < 0 && !make && err->sys == ENOTDIR)
+        err_advise_text(err, CIS_WRONG_FILE_TYPE,
+                        "name a directory; for one file, write its path without the '/' at the end");
     *ret = l->root;
     return r;
 }

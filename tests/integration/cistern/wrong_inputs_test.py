@@ -110,6 +110,8 @@ ROWS = [
     ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
     ("hydrate s3://bench/in/ /proc/out", NOT_FOUND, "'/proc/out'", "cannot", "No such file or directory"),
     ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
+    ("ls file://HERE/data/file/", USAGE, "HERE/data/file", "Not a directory", "write its path without the '/' at the end"),
+    ("hydrate file://HERE/data/file/ out", USAGE, "HERE/data/file", "Not a directory", "write its path without the '/' at the end"),
     ("export nowhere s3://bench/o/", NOT_FOUND, "'nowhere'", "No such file or directory", "export sends a directory"),
     ("export data/file s3://bench/o/", USAGE, "'data/file'", "Not a directory", "--include"),
     ("hydrate s3://bench/in/ dangling", USAGE, "'dangling'", "a symbolic link to a path that does not exist", "replace the symbolic link"),
