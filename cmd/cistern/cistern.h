@@ -59,8 +59,8 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
 must_check int filter_fill(struct filter *f, const char *const *include, size_t include_count,
                            const char *const *exclude, size_t exclude_count, struct err *err);
 
-/* Refuses a URI in place of DIR, in a copy between `from` and `to`. */
-must_check int refuse_uri(const char *dir, const char *from, const char *to, struct err *err);
+/* Refuses a URI, a Windows path and an unexpanded ~ in place of DIR, in a copy between `from` and `to`. */
+must_check int check_dir_argument(const char *dir, const char *from, const char *to, struct err *err);
 
 /* The index of `text` among `names`; a NULL text leaves *ret as it is. */
 must_check int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,

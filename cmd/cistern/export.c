@@ -523,7 +523,7 @@ static int check_ends(char **argv, struct err *err)
         return err_set(err, ERR_INVALID,
                        "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", argv[2],
                        argv[1]);
-    return refuse_uri(argv[1], argv[1], argv[2], err);
+    return check_dir_argument(argv[1], argv[1], argv[2], err);
 }
 
 static int check_usage(int argc, char **argv, struct err *err)

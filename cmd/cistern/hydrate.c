@@ -447,7 +447,7 @@ static int check_usage(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID,
                        "hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back", argv[2],
                        argv[1]);
-    return refuse_uri(argv[2], argv[1], argv[2], err);
+    return check_dir_argument(argv[2], argv[1], argv[2], err);
 }
 
 /* Each run would copy the copies of the run before. */

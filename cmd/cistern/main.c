@@ -70,6 +70,10 @@ static int unknown_verb(const char *name)
 {
     static const char *const copies[] = {"cp", "copy", "sync", "get", "put", "mv", "rsync", "download", "upload"};
     struct err err;
+    if (strcmp(name, "du") == 0) {
+        err_set(&err, ERR_INVALID, "unknown verb 'du'; `cistern ls --sum URI` counts objects and bytes");
+        return usage_error(&err);
+    }
     for (size_t i = 0; i < countof(copies); i++)
         if (strcmp(name, copies[i]) == 0) {
             err_set(&err, ERR_INVALID,

@@ -156,5 +156,10 @@ int verb_mount(int argc, char **argv)
         fprintf(stderr, "cistern: mount needs DIR and MOUNTPOINT; see `cistern mount --help`\n");
         return EXIT_USAGE;
     }
+    if (strstr(argv[1], "://")) {
+        fprintf(stderr, "cistern: mount takes a directory, and '%s' is a URI: first `cistern hydrate %s DIR`\n",
+                argv[1], argv[1]);
+        return EXIT_USAGE;
+    }
     return flags.foreground ? mount_here(argv[1], argv[2]) : mount_in_background(argv[1], argv[2]);
 }

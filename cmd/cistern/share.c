@@ -4,6 +4,7 @@
 #include "pool/volume.h"
 #include "util/clock.h"
 #include "util/uri.h"
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -61,8 +62,14 @@ int filter_fill(struct filter *f, const char *const *include, size_t include_cou
     return r;
 }
 
-int refuse_uri(const char *dir, const char *from, const char *to, struct err *err)
+int check_dir_argument(const char *dir, const char *from, const char *to, struct err *err)
 {
+    if (dir[0] == '~' && (dir[1] == '/' || dir[1] == '\0'))
+        return err_set(err, ERR_INVALID,
+                       "'%s': the shell did not expand '~', as inside quotes: write \"$HOME%s\", or ./%s", dir, dir + 1,
+                       dir);
+    if (isalpha((unsigned char)dir[0]) && dir[1] == ':' && dir[2] == '\\')
+        return err_set(err, ERR_INVALID, "'%s' is a Windows path: write a path of this system, or ./%s", dir, dir);
     if (!strstr(dir, "://"))
         return 0;
     if (str_starts(str_of(dir), STR("file://")))
