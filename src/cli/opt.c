@@ -69,7 +69,7 @@ static int unknown_flag(const struct opt *table, const char *arg, struct str nam
 /* `parsed` is the result of reading the value. */
 static int store_number(const struct opt *o, struct str text, int parsed, uint64_t value, struct err *err)
 {
-    if (parsed < 0 && o->most == 0)
+    if (parsed < 0 && o->most == 0 && (o->kind != OPT_U64 || o->least == 0))
         return parsed;
     if (parsed == 0 && value >= o->least && (o->most == 0 || value <= o->most)) {
         *(uint64_t *)o->target = value;

@@ -60,6 +60,7 @@ ROWS = [
     ("hydrate s3://bench/in/ out --workers 33", USAGE, "--workers", "'33' is not", "1 to 32"),
     ("hydrate s3://bench/in/ out --retries 0", USAGE, "--retries", "'0' is not", "1 to 1000"),
     ("hydrate s3://bench/in/ out --max-errors 0", USAGE, "--max-errors", "'0' is not", "1 or more"),
+    ("hydrate s3://bench/in/ out --max-errors -1", USAGE, "--max-errors", "'-1' is not", "1 or more"),
     ("hydrate s3://bench/in/ out --bandwidth 0M", USAGE, "--bandwidth", "'0M' is not", "above 0"),
     ("hydrate s3://bench/in/ out --timeout 0s", USAGE, "--timeout", "'0s' is not", "above 0"),
     ("export data s3://bench/o/ --deadline 0s", USAGE, "--deadline", "'0s' is not", "above 0"),
