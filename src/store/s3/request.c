@@ -276,7 +276,8 @@ static bool asks_for_less(struct str code)
 static bool rejects_key(struct str code)
 {
     return str_eq(code, STR("SignatureDoesNotMatch")) || str_eq(code, STR("InvalidAccessKeyId")) ||
-           str_eq(code, STR("InvalidToken")) || str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
+           str_eq(code, STR("InvalidToken")) || str_eq(code, STR("InvalidTokenId")) ||
+           str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
 }
 
 /* Codes of temporary errors with the status of a permanent one. */

@@ -136,6 +136,7 @@ ROWS = [
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID=wrong", DENIED, "s3://bench/in/", "InvalidAccessKeyId", "check or renew"),
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
     ("ls s3://bench/in/ AWS_SECRET_ACCESS_KEY= AWS_EC2_METADATA_DISABLED=", DENIED, "s3://", "AWS_SECRET_ACCESS_KEY is not set", "set credentials"),
+    ("ls s3://bench/in/ AWS_SESSION_TOKEN=expired", DENIED, "s3://bench/in/", "InvalidTokenId: the store rejected", "check or renew"),
     ("ls s3://bench/in/ --anonymous", DENIED, "s3://bench/in/", "s3:ListBucket denied", "grant the missing permission"),
     ("ls s3://bench/in/ --profile nobody", USAGE, "there is no profile 'nobody'", "with an access key", "name a profile"),
     ("ls s3://bench/in/ --ca-file missing", USAGE, "'missing'", "No such file", "check --ca-file"),
