@@ -332,6 +332,10 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     if (str_eq(w->code, STR("NoSuchBucket")))
         return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404 NoSuchBucket: there is no bucket '%s'",
                         s->bucket);
+    /* A listing names no key: the endpoint has a path, which the server took for a bucket. */
+    if (c->steps == &s3_list_steps && str_eq(w->code, STR("NoSuchKey")))
+        return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND,
+                        "404 NoSuchKey: the server took the path of the endpoint for a bucket");
     if (str_eq(w->code, STR("InvalidStorageClass")))
         return err_fail(&c->err, ERR_INVALID, CIS_STORAGE_CLASS_UNKNOWN,
                         "%d InvalidStorageClass: the store has no storage class '%.*s'", w->status,

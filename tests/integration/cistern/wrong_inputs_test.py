@@ -153,6 +153,7 @@ ROWS = [
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:CLOSING", TRANSIENT, "http://127.0.0.1:CLOSING", "closed the connection", "write https://"),
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:SECURE", TRANSIENT, "http://127.0.0.1:SECURE", "the connection", "write https://"),
     ("ls s3://bench/in/ --endpoint 127.0.0.1:SERVER", USAGE, "'127.0.0.1:", "does not begin with http://", "http://HOST:PORT"),
+    ("ls s3://bench/in/ --endpoint http://127.0.0.1:SERVER/bench", NOT_FOUND, "s3://bench/in/", "the path of the endpoint", "check the bucket or directory, the endpoint"),
     ("ls s3://bench/in/ --region Europe/West", USAGE, "'Europe/West'", "not a region", "eu-west-1"),
     ("ls s3://bench/in/ --endpoint https://127.0.0.1:SERVER", USAGE, "https://127.0.0.1:", "does not use TLS", "write http://"),
     ("ls s3://bench/in/ --endpoint https://127.0.0.1:SECURE", DENIED, "https://127.0.0.1:SECURE", "is not trusted: ", "check --ca-file"),
