@@ -84,10 +84,10 @@ def test_helm_test_passes_where_volumes_are_made_and_fails_where_they_are_not(cl
     try:
         done = helm(cluster, "test", "cistern", "--timeout", "8s", check=False)
         assert done.returncode != 0 and "Phase:          Failed" in done.stdout + done.stderr, done
-        pod = cluster.pod("cistern-test", NAMESPACE)
+        pod, = cluster.api.list(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=job-name%3Dcistern-test")
         assert pod["status"]["phase"] == "Pending", "it is left there, for whoever asks why"
     finally:
-        cluster.kubectl("delete", "pod,pvc", "cistern-test", "-n", NAMESPACE, "--ignore-not-found")
+        cluster.kubectl("delete", "job,pvc", "cistern-test", "-n", NAMESPACE, "--ignore-not-found")
         kind["metadata"].pop("resourceVersion")
         cluster.kubectl("create", "-f", "-", stdin=json.dumps(kind))
     assert "Phase:          Succeeded" in helm(cluster, "test", "cistern", "--timeout", "90s")
