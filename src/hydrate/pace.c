@@ -3,7 +3,8 @@
 #include "util/clock.h"
 #include <math.h>
 
-enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, STEADY_ROUNDS = 3, CRUDE_ROUNDS = 9 };
+enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64 };
+#define ROUND_LEAST_NS (20 * NS_PER_MS)
 #define ROUND_MOST_NS NS_PER_SECOND
 #define PER_SECOND_LEAST 4.0
 
@@ -16,13 +17,20 @@ enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, STEADY_R
 static const double allowed_at_first = 1.0 / 16, allowed_at_limit = 1.0 / 64;
 static const double few = 0.5;
 static const double below = 0.95; /* of the served rate: lets the store's token bucket fill again */
-static const double growth_least = 1.0 / 64, growth_most = 1.0 / 4; /* of the limit, a round */
-static const double cut_most = 1.0 / 8;                             /* one round may have met a burst */
+
+/* Of the limit. A known limit is raised by a 64th in a second at first, and twice as fast every two seconds: a store
+ * that counts by the second shows its limit only at the end of one. A crude limit is raised in each round. */
+static const double growth_first = 1.0 / 64, growth_crude = 1.0 / 8;
+#define GROWTH_DOUBLES_NS (2 * NS_PER_SECOND)
+enum { GROWTH_DOUBLINGS = 6 };
+
+/* Above, sending less is right whatever the cause. */
+static const double alike_most = 0.75, allowed_most = 0.6;
 
 /* In a search. FLIGHT: GETs of the first rate that are under way at once. DOWN: divides the rate after DOWN_ANSWERS
  * refusals. */
 enum { FLIGHT = 8, DOWN = 4, DOWN_ANSWERS = 2, KNOWN_ANSWERS = 2 };
-static const double up = 1.5;
+static const double up = 1.5, up_warned = 1.25;
 
 /* A measurement over one round. */
 struct round {
@@ -31,10 +39,8 @@ struct round {
     uint64_t elapsed_ns, latency_ns;
 };
 
-/* The clocks of two lanes differ: each is read once a turn of its loop. */
 static void note_served(struct pace *p, uint64_t now_ns)
 {
-    now_ns = max_u64(now_ns, p->served_ns);
     double elapsed_ns = (double)(now_ns - p->served_ns), second_ns = (double)NS_PER_SECOND;
     p->brief = p->brief * exp(-elapsed_ns / (double)BRIEF_NS) + second_ns / (double)BRIEF_NS;
     p->lasting = p->lasting * exp(-elapsed_ns / (double)LASTING_NS) + second_ns / (double)LASTING_NS;
@@ -54,11 +60,11 @@ static bool is_too_many(const struct pace *p)
     return p->refused > expected + 2 * sqrt(expected);
 }
 
-/* So many, and so few are served, that the end of the round would not show a rate. */
-static bool are_nearly_all(const struct pace *p)
+/* Far more than chance: until the answers that are on their way have shown how many are served, next to nothing more is
+ * sent. */
+static bool is_overrun(const struct pace *p)
 {
-    unsigned served = p->asked - p->refused;
-    return served < ROUND_ANSWERS_LEAST && p->refused > served && p->refused >= 4 * (1 + p->asked * p->allowed);
+    return p->refused >= 4 * (1 + p->asked * p->allowed);
 }
 
 static void allow(struct pace *p, double share)
@@ -67,39 +73,48 @@ static void allow(struct pace *p, double share)
     p->rounds = FORGET_ROUNDS;
 }
 
-/* The first round after the limit was lowered. Refusals that stay as frequent do not depend on our rate; where that
- * rate has mattered before, one such round may be chance. */
+/* The refusals do not depend on our rate. */
+static void lift(struct pace *p, double share)
+{
+    allow(p, fmin(1.5 * share, allowed_most));
+    p->per_second = 0;
+    p->in_vain = 0;
+}
+
+/* The first round after the limit was lowered. Refusals that stay as frequent do not depend on our rate. Where many
+ * were refused, the limit may have been lowered too little; where that rate has mattered before, one such round may be
+ * chance. */
 static void judge(struct pace *p, double share)
 {
-    bool is_alike = share >= p->share_then / 2 && share <= p->share_then * 1.5 && share < few;
-    bool mattered = p->rounds > 0 && p->allowed == allowed_at_limit;
+    double then = p->share_then;
+    bool is_alike = share >= then / 2 && share <= then * 1.5 && share < alike_most;
+    bool mattered = p->rounds > 0 && p->allowed == allowed_at_limit, are_many = then > 1.0 / 8;
     p->in_vain = is_alike ? p->in_vain + 1 : 0;
-    if (share < p->share_then / 4 && (mattered || p->share_then > 0.25)) {
+    if (share < then / 4 && (mattered || then > 1.0 / 4))
         allow(p, allowed_at_limit);
-    } else if (p->in_vain > mattered) {
-        allow(p, 1.5 * share);
-        p->per_second = 0;
-    }
+    else if (p->in_vain > (unsigned)mattered + are_many)
+        lift(p, share);
     p->share_then = 0;
 }
 
-/* In a round shorter than the store's bursts, more may be served than its limit. */
-static void lower(struct pace *p, const struct round *r)
+static void lower(struct pace *p, const struct round *r, uint64_t now_ns)
 {
-    double served = fmax(r->served_per_second, cut_most * r->sent_per_second);
-    if (r->elapsed_ns < BRIEF_NS && r->share > 0.25)
-        served = fmin(served, p->brief);
-    p->per_second = fmax(below * served, PER_SECOND_LEAST);
-    p->raised = r->share > 0.25 ? CRUDE_ROUNDS : 0;
+    if (p->per_second == PER_SECOND_LEAST) {
+        lift(p, r->share);
+        return;
+    }
+    p->per_second = fmax(below * r->served_per_second, PER_SECOND_LEAST);
+    p->is_crude = r->share > 1.0 / 4 || p->allowed != allowed_at_limit;
+    p->lowered_ns = now_ns;
+    p->share_then = r->share;
 }
 
-/* Raises the limit slowly above the rate that was served last, then ever faster. */
-static void raise(struct pace *p, const struct round *r)
+static void raise(struct pace *p, const struct round *r, uint64_t now_ns)
 {
-    if (p->per_second == 0)
-        return;
-    double growth = fmin(ldexp(growth_least, (int)(p->raised++ / STEADY_ROUNDS)), growth_most);
-    p->per_second *= 1 + growth;
+    double seconds = (double)min_u64(r->elapsed_ns, NS_PER_SECOND) / (double)NS_PER_SECOND;
+    uint64_t doublings = (now_ns - p->lowered_ns) / GROWTH_DOUBLES_NS;
+    double growth = ldexp(growth_first, (int)min_u64(doublings, GROWTH_DOUBLINGS)) * seconds;
+    p->per_second *= 1 + (p->is_crude ? growth_crude : growth);
     if (p->per_second > 2 * r->sent_per_second) /* something else limits us */
         p->per_second = 0;
 }
@@ -110,7 +125,7 @@ static void begin_search(struct pace *p, const struct round *r)
     double first = fmax(fmax(fmin(p->brief, flight), known), PER_SECOND_LEAST);
     p->search = (struct pace_search){.runs = true, .known = known};
     p->per_second = first;
-    p->raised = p->in_vain = 0;
+    p->in_vain = 0;
     p->share_then = 0;
 }
 
@@ -122,20 +137,30 @@ static void step_down(struct pace *p)
     p->per_second = fmax(p->per_second / DOWN, PER_SECOND_LEAST);
 }
 
-static void step_up(struct pace *p, const struct round *r)
+/* The limit is known. */
+static void end_search(struct pace *p, uint64_t now_ns)
+{
+    p->search.runs = p->is_crude = false;
+    p->lowered_ns = now_ns;
+    allow(p, allowed_at_limit);
+}
+
+static void step_up(struct pace *p, const struct round *r, uint64_t now_ns)
 {
     p->search.known = 0;
-    if (is_too_many(p)) {
-        lower(p, r);
+    if (p->share_then > 0)
+        judge(p, r->share);
+    if (p->per_second > 0 && is_too_many(p)) {
+        lower(p, r, now_ns);
         p->search.is_near = true;
-    } else if (p->search.is_near) {
-        p->search.runs = false;
-        allow(p, allowed_at_limit);
+    } else if (p->per_second > 0 && p->search.is_near) {
+        end_search(p, now_ns);
     } else {
-        p->per_second *= p->refused > 0 ? 1 + growth_most : up;
-        p->search.runs = p->per_second < 4 * r->sent_per_second; /* else something else limits us */
-        p->per_second = p->search.runs ? p->per_second : 0;
+        p->per_second *= p->refused > 0 ? up_warned : up;
+        if (p->per_second >= 4 * r->sent_per_second) /* something else limits us */
+            p->per_second = 0;
     }
+    p->search.runs &= p->per_second > 0;
 }
 
 /* Whether a step has ended. */
@@ -154,25 +179,46 @@ static bool search(struct pace *p, const struct round *r, uint64_t now_ns)
         s->known = 0;
         s->is_near = now_ns - p->first_ns >= LASTING_NS; /* before, it was measured over less */
     } else {
-        step_up(p, r);
+        step_up(p, r, now_ns);
     }
     return true;
 }
 
-static void end_round(struct pace *p, const struct round *r)
+static void end_round(struct pace *p, const struct round *r, uint64_t now_ns)
 {
+    if (p->is_held)
+        p->per_second = p->held_per_second;
+    if (p->is_held && p->served < ROUND_ANSWERS_LEAST && p->refused > p->served) {
+        begin_search(p, r);
+        return;
+    }
     if (p->share_then > 0)
         judge(p, r->share);
     if (p->rounds > 0)
         p->rounds--;
     if (p->rounds == 0)
         p->allowed = allowed_at_first;
-    if (is_too_many(p)) {
-        lower(p, r);
-        p->share_then = r->share;
-    } else {
-        raise(p, r);
-    }
+    if (is_too_many(p))
+        lower(p, r, now_ns);
+    else
+        raise(p, r, now_ns);
+}
+
+static double rate_of(unsigned count, uint64_t ns)
+{
+    return count * (double)NS_PER_SECOND / (double)(ns ? ns : 1);
+}
+
+static uint64_t least_ns(uint64_t latency_ns)
+{
+    return max_u64(latency_ns, ROUND_LEAST_NS);
+}
+
+static void hold(struct pace *p, const struct round *r)
+{
+    p->is_held = true;
+    p->held_per_second = p->per_second;
+    p->per_second = fmax(rate_of(1, least_ns(r->latency_ns)), PER_SECOND_LEAST);
 }
 
 /* Whether the round has ended. */
@@ -180,44 +226,72 @@ static bool advance(struct pace *p, const struct round *r, uint64_t now_ns)
 {
     if (p->search.runs)
         return search(p, r, now_ns);
-    if (are_nearly_all(p)) {
-        begin_search(p, r);
-        return true;
-    }
+    if (!p->is_held && is_overrun(p))
+        hold(p, r);
     bool is_long = r->elapsed_ns >= ROUND_MOST_NS && p->asked >= ROUND_ANSWERS_LEAST;
-    if (!is_long && (p->asked < ROUND_ANSWERS || r->elapsed_ns < 2 * r->latency_ns))
-        return false;
-    end_round(p, r);
-    return true;
+    bool is_whole = now_ns - p->asked_ns >= least_ns(r->latency_ns) && (p->is_held || p->asked >= ROUND_ANSWERS);
+    if (is_long || is_whole)
+        end_round(p, r, now_ns);
+    return is_long || is_whole;
 }
 
-void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t now_ns, bool refused)
+static void begin_round(struct pace *p, uint64_t now_ns, bool at_refusal)
 {
+    p->began_ns = now_ns;
+    p->answers = p->served = p->asked = p->refused = p->in_row = 0;
+    p->is_at_refusal = at_refusal;
+    p->is_held = false;
+}
+
+/* While a round is held, answers arrive for one latency. */
+static struct round measure(const struct pace *p, uint64_t sent_ns, uint64_t now_ns)
+{
+    uint64_t elapsed_ns = now_ns - p->began_ns, latency_ns = now_ns - sent_ns;
+    return (struct round){.share = (double)p->refused / p->asked,
+                          .elapsed_ns = elapsed_ns,
+                          .latency_ns = latency_ns,
+                          .sent_per_second = rate_of(p->asked, now_ns - p->asked_ns),
+                          .served_per_second =
+                              rate_of(p->served, p->is_held ? min_u64(elapsed_ns, least_ns(latency_ns)) : elapsed_ns)};
+}
+
+/* The clocks of two lanes differ: each is read once a turn of its loop. */
+static uint64_t latest(struct pace *p, uint64_t now_ns)
+{
+    return p->now_ns = max_u64(p->now_ns, now_ns);
+}
+
+void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool refused)
+{
+    uint64_t now_ns = latest(p, answered_ns);
     if (p->began_ns == 0) {
-        p->began_ns = p->first_ns = sent_ns;
+        p->began_ns = p->changed_ns = p->first_ns = sent_ns;
         p->allowed = allowed_at_first;
     }
     if (!refused)
         note_served(p, now_ns);
-    p->served += !refused;
     if (p->search.known > 0) /* some of the GETs before the search may still be served */
         p->search.known = fmax(p->search.known, known_rate(p));
     p->answers++;
-    if (sent_ns < p->began_ns)
+    p->served += !refused;
+    if (sent_ns < p->changed_ns)
         return;
-    p->asked++;
+    if (refused && !p->is_at_refusal && !p->search.runs) {
+        begin_round(p, now_ns, true);
+        return;
+    }
+    if (p->asked++ == 0)
+        p->asked_ns = now_ns;
     p->refused += refused;
     p->in_row = refused ? 0 : p->in_row + 1;
-    struct round r = {
-        .share = (double)p->refused / p->asked, .elapsed_ns = now_ns - p->began_ns, .latency_ns = now_ns - sent_ns};
-    double rounds_per_second = (double)NS_PER_SECOND / (double)(r.elapsed_ns ? r.elapsed_ns : 1);
-    r.sent_per_second = p->answers * rounds_per_second;
-    r.served_per_second = p->served * rounds_per_second;
+    double before = p->per_second;
+    struct round r = measure(p, sent_ns, now_ns);
     if (!advance(p, &r, now_ns))
         return;
     p->share = r.share;
-    p->began_ns = now_ns;
-    p->answers = p->served = p->asked = p->refused = p->in_row = 0;
+    if (p->per_second != before)
+        p->changed_ns = now_ns;
+    begin_round(p, now_ns, false);
 }
 
 bool pace_refusals_are_few(const struct pace *p)

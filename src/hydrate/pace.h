@@ -4,8 +4,8 @@
  * Two kinds of refusals need opposite reactions. A store with a limit of requests a second refuses those above it:
  * sending less costs nothing. A store that refuses a random share of all requests needs only retries: sending less
  * takes longer. So the reaction follows the share of refused requests, measured over round trips. A share of a few
- * percent changes nothing. A larger share sets a limit just below the rate that was served. A limit that does not lower
- * the share is lifted again.
+ * percent changes nothing. A larger share sets a limit just below the rate that was served since the first refusal. A
+ * limit that does not lower the share is lifted again.
  *
  * While nearly all are refused, the rate that the store would serve is unknown. The pace searches for it with few GETs:
  * fewer if all are refused, more if all are served. home: under the lock of its owner. Pure: time is an argument. */
@@ -22,7 +22,8 @@ struct pace_search {
 
 struct pace {
     double per_second; /* 0: no limit */
-    unsigned raised;   /* how often in a row it was raised */
+    bool is_crude;     /* it was measured while many were refused, or is not known to matter */
+    uint64_t lowered_ns;
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing */
     double share_then; /* `share` of the round that lowered the limit, to compare the next with; 0: none did */
@@ -30,11 +31,16 @@ struct pace {
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
     struct pace_search search;
     double brief, lasting; /* GETs served a second: exponential means over BRIEF_NS and LASTING_NS */
-    uint64_t first_ns, served_ns;
-    /* This round: it ends when enough of the GETs that were sent in it are answered. */
-    uint64_t began_ns;
+    uint64_t now_ns, first_ns, served_ns;
+    uint64_t changed_ns; /* the limit: answers to GETs that were sent before do not count as asked */
+    /* This round: it ends when enough GETs are answered. The first refusal restarts it, and is not counted: before it,
+     * the store may have served a burst above its limit. */
+    uint64_t began_ns, asked_ns; /* asked_ns: of the first answer that counts */
+    bool is_at_refusal;
+    bool is_held; /* far too many are refused: it waits for the answers on their way, and hardly a GET is sent */
+    double held_per_second;   /* the limit before */
     unsigned answers, served; /* all GETs that were answered, and those that were served */
-    unsigned asked;           /* replies to the GETs sent in this round, and of these ... */
+    unsigned asked;           /* replies to the GETs sent at the present limit, and of these ... */
     unsigned refused;
     unsigned in_row; /* served since the last refusal */
 };
