@@ -325,6 +325,15 @@ static bool may_want_payer(const struct store_call *c, const struct status_words
            !c->identity->anonymous;
 }
 
+/* A listing names no key. */
+static int lost_listing(struct store_call *c, const struct status_words *w)
+{
+    const char *why = str_eq(w->code, STR("NoSuchKey")) ? "the server took the path of the endpoint for a bucket"
+                                                        : "the endpoint is not an object store, or has no such bucket";
+    return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404%s%.*s: %s", w->code.len ? " " : "",
+                    STR_FMT(w->code), why);
+}
+
 /* Codes that are more precise than their status. */
 static int refine(struct store_call *c, int code, const struct status_words *w)
 {
@@ -332,10 +341,6 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     if (str_eq(w->code, STR("NoSuchBucket")))
         return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404 NoSuchBucket: there is no bucket '%s'",
                         s->bucket);
-    /* A listing names no key: the endpoint has a path, which the server took for a bucket. */
-    if (c->steps == &s3_list_steps && str_eq(w->code, STR("NoSuchKey")))
-        return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND,
-                        "404 NoSuchKey: the server took the path of the endpoint for a bucket");
     if (str_eq(w->code, STR("InvalidStorageClass")))
         return err_fail(&c->err, ERR_INVALID, CIS_STORAGE_CLASS_UNKNOWN,
                         "%d InvalidStorageClass: the store has no storage class '%.*s'", w->status,
@@ -344,6 +349,8 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
         return err_fail(&c->err, ERR_DENIED, CIS_CREDENTIALS_REJECTED,
                         "%d %.*s: the store rejected the access key (%s)", w->status, STR_FMT(w->code),
                         creds_source_name(c->job.store->creds));
+    if (c->steps == &s3_list_steps && w->status == 404)
+        return lost_listing(c, w);
     if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch")))
         return err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED,
                         "%d %.*s: the store received other bytes than were sent", w->status, STR_FMT(w->code));

@@ -300,6 +300,11 @@ def test_a_bucket_that_bills_the_requester_is_answered_by_the_flag_of_a_project(
     assert code == DENIED and "gs://bench/in/" in said and "bills the requester" in said and "--billing-project" in said, said
 
 
+def test_a_web_server_is_not_taken_for_a_store_without_the_key(tmp_path):
+    code, said = refused(tmp_path, (404, {"content-type": "text/html"}, b"<html>Not Found</html>"), "ls", "s3://bench/in/")
+    assert code == NOT_FOUND and "404: the endpoint is not an object store" in said and "the endpoint and the account" in said, said
+
+
 @pytest.mark.parametrize("server", PLAIN)
 def test_a_server_that_wants_tls_is_answered_by_https(tmp_path, server):
     code, said = refused(tmp_path, (400, {}, PLAIN[server]), "ls", "s3://bench/in/")
