@@ -20,6 +20,20 @@ static void claims_without_a_bucket_source_are_ignored(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 
+static void a_claim_in_the_namespace_of_cistern_has_events_unless_it_is_a_prime(void **state)
+{
+    (void)state;
+    static const struct claim_class poolless = {.ours = true, .waits = true};
+    struct world *w = untouched();
+    w->target.source = STR_NULL;
+    w->target.namespace = STR(NAME_NAMESPACE);
+    w->target.name = STR("cistern-test");
+    w->f.class = &poolless;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOL_NOT_FOUND);
+    w->target.name = STR(NAME_PRIME_PREFIX "01234567-89ab-cdef-0123-456789abcdef");
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
+}
+
 static void a_claim_without_a_pod_is_not_written(void **state)
 {
     (void)state;
@@ -437,6 +451,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_without_a_bucket_source_are_ignored),
+        cmocka_unit_test(a_claim_in_the_namespace_of_cistern_has_events_unless_it_is_a_prime),
         cmocka_unit_test(a_claim_without_a_pod_is_not_written),
         cmocka_unit_test(a_source_of_another_namespace_needs_a_grant),
         cmocka_unit_test(the_guard_comes_before_the_prime_and_after_the_word_of_the_clusters_controller),
