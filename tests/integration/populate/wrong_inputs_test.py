@@ -48,6 +48,7 @@ def applied(world, *objects):
 # ---- refused at apply
 
 EXPORT = {"uri": "s3://out/"}
+RELATIVE = "write a pattern relative to the prefix, such as images/**, without a slash at either end"
 DURATION = "write a duration such as 250ms, 30m or 1h30m"
 
 
@@ -75,6 +76,12 @@ DURATION = "write a duration such as 250ms, 30m or 1h30m"
     ({"uri": "s3://bucket/", "serviceAccountName": "x", "identity": {"method": "gke"}}, "gke and wif for gs://"),
     ({"uri": "s3://bucket/", "identity": {"method": "podIdentity"}}, "this identity.method needs serviceAccountName"),
     ({"uri": "s3://bucket/", "identity": {"method": "secret"}}, "identity.method secret needs secretRef"),
+    ({"uri": "s3://bucket/", "include": ["/images/*"]}, RELATIVE),
+    ({"uri": "s3://bucket/", "include": ["s3://bucket/images/*"]}, RELATIVE),
+    ({"uri": "s3://bucket/", "exclude": ["tmp/"]}, RELATIVE),
+    ({"uri": "s3://bucket/", "priority": ["/config.json"]}, RELATIVE),
+    ({"sources": [{"uri": "s3://bucket/a/", "exclude": ["tmp/"]}]}, "spec.sources[0].exclude[0] in body should match"),
+    ({"uri": "s3://bucket/", "export": {**EXPORT, "marker": "done/_SUCCESS"}}, "write the name of a file, such as _SUCCESS"),
     ({"uri": "s3://bucket/", "export": {"include": ["a"]}}, "spec.export.uri: Required value"),
     ({"uri": "s3://bucket/", "export": {**EXPORT, "include": ["/ckpt/*"]}}, "such as checkpoints/**, without a slash at either end"),
     ({"uri": "s3://bucket/", "export": {**EXPORT, "trigger": ["Manual"]}}, "add OnUnpublish or OnRelease"),
