@@ -66,7 +66,8 @@ uint64_t request_before(struct request *rq, uint32_t n, uint64_t now);
 
 /* Kill points for tests, in CISTERN_TEST_KILL. "<op>:before:N", "<op>:after-act:N" and "<op>:before-reply:N" kill the
  * process the Nth time. "request:memory:N" and "answer:memory:N" take away the memory of a request, or of a reply
- * longer than a page. Not in programs that we ship. */
+ * longer than a page. CISTERN_TEST_STOP="<op>:<point>" stops the process there each time. Not in
+ * programs that we ship. */
 #ifdef CISTERN_TEST_POINTS
 bool test_is_here(struct session *s, const char *op, const char *point);
 void test_point(struct session *s, const char *op, const char *point);

@@ -64,6 +64,16 @@ void counts_add_open(struct counts *c, bool passed)
     raise_by(passed ? &c->opens_passed : &c->opens_plain, 1);
 }
 
+uint64_t counts_total(const struct counts *c)
+{
+    uint64_t total = 0;
+    for (size_t op = 0; op < COUNTS_OPS; op++)
+        for (size_t result = 0; result < COUNTS_RESULTS; result++)
+            for (size_t i = 0; i <= COUNTS_BOUNDS; i++)
+                total += __atomic_load_n(&c->ops[op][result].within[i], __ATOMIC_RELAXED);
+    return total;
+}
+
 void counts_sum(struct counts *sum, const struct counts *by, int sign)
 {
     uint64_t *to = (uint64_t *)sum;

@@ -52,5 +52,8 @@ const char *counts_op_name(enum counts_op op);
 void counts_add(struct counts *c, uint32_t opcode, int error, uint64_t ns);
 void counts_add_open(struct counts *c, bool passed);
 
+/* All requests; `c` may be in the memfd. */
+uint64_t counts_total(const struct counts *c);
+
 /* sum += sign * by; sign is 1 or -1. */
 void counts_sum(struct counts *sum, const struct counts *by, int sign);

@@ -44,6 +44,7 @@ void keeper_mount_close(struct keeper *k, struct keeper_mount *v)
     while (v->first_file != NO_FILE)
         release_at(k, &v->first_file);
     close_fd(&v->control_fd);
+    close_fd(&v->connection_fd);
     close_fd(&v->fuse_fd);
     close_fd(&v->memfd);
     table_head_unmap(v->head);

@@ -59,8 +59,13 @@ static int set_up(struct keeper *k, struct keeper_mount **ret, const char *id, s
     struct keeper_mount *v = free_slot(k);
     if (!v)
         return err_set(err, ERR_NO_SPACE, "the keeper holds %d volumes already", KEEPER_VOLUMES_MAX);
-    *v = (struct keeper_mount){
-        .fuse_fd = -1, .memfd = -1, .control_fd = -1, .process_fd = -1, .client = NO_CLIENT, .first_file = NO_FILE};
+    *v = (struct keeper_mount){.fuse_fd = -1,
+                               .memfd = -1,
+                               .control_fd = -1,
+                               .connection_fd = -1,
+                               .process_fd = -1,
+                               .client = NO_CLIENT,
+                               .first_file = NO_FILE};
     memccpy(v->id, id, '\0', sizeof(v->id) - 1);
     *ret = v;
     return 0;
@@ -374,6 +379,8 @@ static void on_ready(struct keeper *k, struct keeper_mount *v, const struct wire
     struct err err = {0};
     int r = wire_answer_to_err(m, &err);
     v->ready = r == 0;
+    if (v->ready)
+        watch_begin(v, clock_now_ns());
     if (v->state != MOUNT_STARTING) {
         keeper_event(k, r == 0 ? "mount process took over" : "mount process gave up", v, r == 0 ? NULL : &err);
         return;
@@ -454,7 +461,7 @@ static uint64_t due_at(const struct keeper_mount *v)
     case MOUNT_DROPPING:
         return v->end_ns;
     case MOUNT_SERVING:
-        return v->ready ? UINT64_MAX : v->started_ns + START_MS * NS_PER_MS;
+        return v->ready ? v->look_ns : v->started_ns + START_MS * NS_PER_MS;
     case MOUNT_WAITING:
         return v->process_fd >= 0 ? UINT64_MAX : v->due_ns;
     case MOUNT_UNMOUNTING:
@@ -470,6 +477,8 @@ static void on_due(struct keeper *k, struct keeper_mount *v, uint64_t now)
     if (v->state == MOUNT_STARTING) {
         err_set(&err, ERR_TIMEOUT, "the mount process was not ready within %d s", START_MS / 1000);
         fail_start(k, v, &err);
+    } else if (v->state == MOUNT_SERVING && v->ready) {
+        watch_look(k, v, now);
     } else if (v->state == MOUNT_SERVING) {
         v->started_ns = now;
         process_kill(v); /* keeper_mount_on_exit continues */

@@ -48,22 +48,29 @@ bool mountpoint_is_ours(const struct keeper_mount *v)
 }
 
 /* A container has its own sysfs, where fusectl is not mounted. */
-static int open_control(unsigned minor_number)
+static int open_connection(unsigned minor_number)
 {
     char path[80];
-    snprintf(path, sizeof path, FUSECTL "/%u/abort", minor_number);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    snprintf(path, sizeof path, FUSECTL "/%u", minor_number);
+    int fd = open(path, flags);
     if (fd >= 0 || errno != ENOENT || mount("fusectl", FUSECTL, "fusectl", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
         return fd;
-    return open(path, O_WRONLY | O_CLOEXEC);
+    return open(path, flags);
+}
+
+int mountpoint_open_connection(const struct keeper_mount *v)
+{
+    unsigned minor_number;
+    if (!v->head || !find_device(v->head->config.mount_point, &minor_number) || !is_mount_of(v->id, minor_number))
+        return -1;
+    return open_connection(minor_number);
 }
 
 bool mountpoint_abort(const struct keeper_mount *v)
 {
-    unsigned minor_number;
-    if (!v->head || !find_device(v->head->config.mount_point, &minor_number) || !is_mount_of(v->id, minor_number))
-        return false;
-    auto_fd fd = open_control(minor_number);
+    auto_fd connection = mountpoint_open_connection(v);
+    auto_fd fd = connection < 0 ? -1 : openat(connection, "abort", O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, "1", 1) == 1;
 }
 

@@ -26,6 +26,7 @@ struct keeper_mount {
     enum keeper_mount_state state; /* only keeper_mount_become() writes it */
     char id[KEEPER_ID_MAX];
     int fuse_fd, memfd, control_fd; /* owned; -1: none */
+    int connection_fd;              /* owned: the FUSE connection's directory in fusectl; -1: unknown */
     int process_fd;                 /* owned: pidfd of the mount process; -1: none */
     pid_t pid;                      /* of the same, for status rows */
     const struct table_head *head;
@@ -41,6 +42,12 @@ struct keeper_mount {
     int client;        /* waits for a reply, or NO_CLIENT */
     int first_file;    /* index, or NO_FILE */
     uint64_t pending;  /* mirrors that have not dropped it yet: bits by client */
+    /* watch.c */
+    uint64_t look_ns;           /* time of the next look at a process that serves */
+    uint64_t waits_since_ns;    /* of the look since which requests wait and none was answered; 0: none */
+    uint64_t answered;          /* requests of the volume until the last look */
+    uint64_t answered_at_start; /* the same until the start of the process */
+    bool told_disk;
 };
 
 /* An open file without a name: its descriptor is the only way to it. */
@@ -102,6 +109,11 @@ void keeper_mount_status(const struct keeper_mount *v, struct keeper_status *ret
 void process_kill(const struct keeper_mount *v);  /* none is fine */
 void process_await(const struct keeper_mount *v); /* until it has exited; none is fine */
 
+/* ---- watch.c: mount processes that answer nothing ---------------------------------------------------------------- */
+
+void watch_begin(struct keeper_mount *v, uint64_t now_ns);                  /* its process is ready */
+void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now_ns); /* at .look_ns, while it serves */
+
 /* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
 
 void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd);
@@ -131,3 +143,7 @@ bool mountpoint_is_ours(const struct keeper_mount *v);
 /* Aborts the FUSE connection through fusectl, whatever processes hold its descriptor. False: not mounted, or there is
  * no fusectl. */
 bool mountpoint_abort(const struct keeper_mount *v);
+
+/* Opens the connection's directory in fusectl, which never becomes that of another one. -1: not mounted, or there is no
+ * fusectl. */
+int mountpoint_open_connection(const struct keeper_mount *v);

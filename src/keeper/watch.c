@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds mount processes that answer nothing: stopped by a signal, or with threads that wait for each other. Their
+ * callers wait in calls that no signal interrupts. Killing such a process loses nothing, since the kernel sends its
+ * requests again to the next one. */
+#include "private.h"
+#include "util/clock.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+enum { LOOK_MS = 5000, STUCK_MS = 20000 }; /* documented in docs/design/004-mounts.md */
+
+/* At the same times for all mounts, so that they wake the keeper together. */
+static void look_later(struct keeper_mount *v, uint64_t now)
+{
+    v->look_ns = now - now % (LOOK_MS * NS_PER_MS) + LOOK_MS * NS_PER_MS;
+}
+
+void watch_begin(struct keeper_mount *v, uint64_t now)
+{
+    if (v->connection_fd < 0)
+        v->connection_fd = mountpoint_open_connection(v);
+    v->answered_at_start = counts_total(&v->head->counts);
+    v->waits_since_ns = 0;
+    v->told_disk = false;
+    look_later(v, now);
+}
+
+static void read_text(int dir, const char *path, char *ret, size_t room)
+{
+    auto_fd fd = dir < 0 ? -1 : openat(dir, path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, ret, room - 1);
+    ret[n > 0 ? n : 0] = '\0';
+}
+
+/* Requests that the mount process has not answered, whether it has read them or not. */
+static bool requests_wait(const struct keeper_mount *v)
+{
+    char text[24];
+    read_text(v->connection_fd, "waiting", text, sizeof text);
+    return strtoul(text, NULL, 10) > 0;
+}
+
+static char state_of_thread(int tasks, const char *thread)
+{
+    char path[NAME_MAX + sizeof "/stat"], text[512];
+    snprintf(path, sizeof path, "%s/stat", thread);
+    read_text(tasks, path, text, sizeof text);
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' ? name_end[2] : '\0';
+}
+
+/* D: a thread waits for the disk. R: one has a CPU, or waits for it. '\0': none of both. */
+static char state_of_process(const struct keeper_mount *v)
+{
+    char path[32], found = '\0';
+    snprintf(path, sizeof path, "/proc/%d/task", v->pid);
+    DIR *tasks = opendir(path);
+    for (const struct dirent *e; tasks && found != 'D' && (e = readdir(tasks)) != NULL;) {
+        char state = e->d_name[0] == '.' ? '\0' : state_of_thread(dirfd(tasks), e->d_name);
+        found = state == 'D' || state == 'R' ? state : found;
+    }
+    if (tasks)
+        closedir(tasks);
+    return found;
+}
+
+static void tell_disk(struct keeper *k, struct keeper_mount *v)
+{
+    struct err err;
+    if (v->told_disk)
+        return;
+    v->told_disk = true;
+    err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d waits for the disk of '%s'",
+            STUCK_MS / 1000, v->pid, v->head->config.data);
+    keeper_event(k, "mount waits for its disk", v, &err);
+}
+
+/* A process that has answered no request since its start counts as one that was never ready. */
+static void kill_stuck(struct keeper *k, struct keeper_mount *v, uint64_t answered, uint64_t now)
+{
+    struct err err;
+    err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d is killed, and started again",
+            STUCK_MS / 1000, v->pid);
+    keeper_event(k, "mount process is stuck", v, &err);
+    if (answered == v->answered_at_start) {
+        v->ready = false;
+        v->started_ns = now;
+    }
+    process_kill(v);
+}
+
+void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now)
+{
+    uint64_t answered = counts_total(&v->head->counts); /* first: an answer to a request that waits now is not in it */
+    look_later(v, now);
+    if (!requests_wait(v)) {
+        v->waits_since_ns = 0;
+    } else if (v->waits_since_ns == 0 || answered != v->answered) {
+        v->waits_since_ns = now;
+        v->told_disk = false;
+    } else if (now - v->waits_since_ns >= STUCK_MS * NS_PER_MS) {
+        char state = state_of_process(v);
+        if (state == 'D')
+            tell_disk(k, v);
+        else if (state != 'R')
+            kill_stuck(k, v, answered, now);
+    }
+    v->answered = answered;
+}
