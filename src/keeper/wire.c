@@ -2,9 +2,11 @@
 #include "wire.h"
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 enum { NEWER_MAX = 1024 }; /* bytes by which a newer peer's body may be longer */
+enum { CONNECT_SECONDS = 10 };
 
 void wire_fds_close(struct wire_fds *f)
 {
@@ -205,6 +207,8 @@ int wire_connect(const char *socket_path, int *ret_fd, struct err *err)
     auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_sys(err, errno, "cannot create a socket");
+    struct timeval timeout = {.tv_sec = CONNECT_SECONDS}; /* the queue of a keeper that is frozen gets full */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) {
         err_sys(err, errno, "cannot reach the keeper at '%s'", path);
         err->code = ERR_AGAIN;

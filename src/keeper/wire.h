@@ -106,5 +106,5 @@ must_check int wire_answer_to_err(const struct wire_msg *m, struct err *err);
 /* The message of a request, checked. */
 must_check int wire_mount_of(const struct keeper_mount_request *m, struct wire_msg *ret, struct err *err);
 
-/* Connects to the keeper. */
+/* Connects to the keeper within 10 s. A wire_send() to it waits as long. */
 must_check int wire_connect(const char *socket_path, int *ret_fd, struct err *err);

@@ -2,6 +2,7 @@
 """The keeper: asked for mounts, killed, replaced, and given everything back."""
 
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -374,6 +375,21 @@ def test_keeper_without_descriptors_hangs_up_and_answers_once_it_has_some(volume
         assert not select.select(clients, [], [], 0)[0][0].recv(1)
         (volume.path / "file").write_text("x")
     assert volume.status()["state"] == "serving"
+
+
+def test_calls_to_a_frozen_keeper_with_a_full_queue_end_with_the_cause(volumes):
+    keeper = volumes("v").keeper
+    keeper.process.send_signal(signal.SIGSTOP)
+    with contextlib.ExitStack() as stack:
+        stack.callback(keeper.process.send_signal, signal.SIGCONT)
+        is_full = False
+        while not is_full:
+            client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            client.setblocking(False)
+            is_full = client.connect_ex(keeper.socket) == errno.EAGAIN
+        done = keeper.ask("status", "v", check=False)
+        assert done.returncode == 1 and "cannot reach the keeper" in done.stderr, done.stderr
+    assert keeper.status("v")["state"] == "serving"
 
 
 def test_without_a_mirror_a_killed_keeper_loses_the_mount_and_the_next_mount_replaces_it(volumes):
