@@ -14,6 +14,8 @@
 #define END_NS (3 * NS_PER_SECOND)
 #define ANSWER_NS (20 * NS_PER_MS)
 #define LOOK_NS (250 * NS_PER_MS)
+#define ASK_NS (20 * NS_PER_SECOND)
+#define FROZEN_NS (60 * NS_PER_SECOND)
 #define MIRROR_NS (3 * NS_PER_SECOND) /* it connects within a second of the keeper's start */
 
 enum { UNMOUNT_MS = 5000 };
@@ -23,6 +25,8 @@ struct driver_keeper {
     char *program;         /* owned; NULL: the keeper is a pod */
     struct mirror *mirror; /* borrowed */
     struct ticker *ticker; /* owned */
+    uint64_t ask_ns;       /* of the ticker: when it asks a connected keeper next, and since when it gets no answer; */
+    uint64_t silent_ns;    /* 0: the keeper answers */
     pthread_mutex_t lock;  /* guards the fields below */
     bool starting;         /* by another thread */
     bool wanted;           /* a mount was requested: from then on a keeper must run */
@@ -124,12 +128,35 @@ static bool is_wanted(struct driver_keeper *k)
     return wanted || mirror_volumes(k->mirror) > 0;
 }
 
+/* A frozen keeper still holds its connections. The mirror has all that it holds, so that the next one goes on. */
+static void end_frozen_keeper(struct driver_keeper *k)
+{
+    size_t mounts;
+    uint64_t now = clock_now_ns();
+    if (now < k->ask_ns)
+        return;
+    k->ask_ns = now + ASK_NS;
+    if (list_mounts(k, &mounts)) {
+        k->silent_ns = 0;
+    } else if (k->silent_ns == 0) {
+        k->silent_ns = now;
+    } else if (now - k->silent_ns >= FROZEN_NS && mirror_is_connected(k->mirror)) {
+        k->silent_ns = 0;
+        log_event(LOG_ERROR, "the keeper has not answered for a minute and is killed", "socket", k->socket, NULL);
+        child_signal_like("--socket", k->socket, SIGKILL);
+    }
+}
+
 static uint64_t check_keeper(void *ctx)
 {
     struct driver_keeper *k = ctx;
     struct err err;
     reap(k);
-    if (k->program && is_wanted(k) && !mirror_is_connected(k->mirror) && ensure_keeper(k, &err) < 0)
+    if (!k->program || !is_wanted(k))
+        return LOOK_NS;
+    if (mirror_is_connected(k->mirror))
+        end_frozen_keeper(k);
+    else if (ensure_keeper(k, &err) < 0)
         log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
     return LOOK_NS;
 }

@@ -118,6 +118,23 @@ def test_calls_that_need_a_frozen_keeper_end_with_the_cause(driver, volume):
     insist(driver, lambda c: driver.unstage(volume, client=c))
 
 
+def test_frozen_keeper_is_replaced_and_its_mounts_go_on(driver, volume):
+    keeper, = driver.keeper_pids()
+    first = driver.target(volume, "first")
+    with open(first / "file") as open_file:
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            wait_for(lambda: driver.keeper_pids() not in ([], [keeper]), 300)
+        finally:
+            if not has_ended(keeper):
+                os.kill(keeper, signal.SIGCONT)
+        assert open_file.read() == "words"
+    (first / "more").write_text("words")
+    assert "has not answered for a minute" in driver.log_text()
+    other = driver.client.create("other", size=16 * MIB, access="fuse").volume_id
+    insist(driver, lambda c: driver.stage(other, SHARED, client=c))
+
+
 def test_a_lost_bind_is_made_again(driver):
     made = driver.client.create("pvc", size=16 * MIB, cap=SHARED, access="bind").volume_id
     driver.stage(made, SHARED)
