@@ -261,6 +261,16 @@ def test_the_driver_overlaps_in_a_roll_and_the_keeper_waits_to_be_deleted(render
     assert "limits" not in keeper["spec"]["template"]["spec"]["containers"][0]["resources"]
 
 
+def test_probe_of_a_sidecar_asks_its_own_port(rendered):
+    containers = pods(rendered["defaults"])["cistern-controller"]["containers"]
+    asked = {c["name"]: c["livenessProbe"]["httpGet"] for c in containers if c["name"] != "cisternd"}
+    assert len({get["port"] for get in asked.values()}) == 2
+    for c in containers:
+        if c["name"] in asked:
+            assert asked[c["name"]]["path"] == "/healthz/leader-election"
+            assert f"--http-endpoint=:{asked[c['name']]['port']}" in c["args"]
+
+
 def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(rendered):
     objects = rendered["everything"]
     names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}
