@@ -261,6 +261,16 @@ def test_the_driver_overlaps_in_a_roll_and_the_keeper_waits_to_be_deleted(render
     assert "limits" not in keeper["spec"]["template"]["spec"]["containers"][0]["resources"]
 
 
+def test_every_container_that_stays_has_a_liveness_probe(rendered):
+    probes = {container["name"]: container.get("livenessProbe") for o in rendered["everything"] if o["kind"] in ("DaemonSet", "Deployment")
+              for container in o["spec"]["template"]["spec"]["containers"]}
+    assert {"cisternd", "keeper", "csi-provisioner", "csi-resizer"} <= set(probes) and all(probes.values()), probes
+    keeper = probes["keeper"]
+    assert keeper["exec"]["command"] == ["cistern-keeper", "--probe", "--socket=/run/cistern/keeper.sock"]
+    assert keeper["timeoutSeconds"] > 10, "a probe of the keeper waits 10 s"
+    assert keeper["periodSeconds"] * keeper["failureThreshold"] >= 180, "a driver that restarts needs the time to connect"
+
+
 def test_probe_of_a_sidecar_asks_its_own_port(rendered):
     containers = pods(rendered["defaults"])["cistern-controller"]["containers"]
     asked = {c["name"]: c["livenessProbe"]["httpGet"] for c in containers if c["name"] != "cisternd"}

@@ -377,6 +377,23 @@ def test_keeper_without_descriptors_hangs_up_and_answers_once_it_has_some(volume
     assert volume.status()["state"] == "serving"
 
 
+def test_probe_succeeds_while_the_keeper_answers_and_names_one_that_does_not(volumes):
+    keeper = volumes("v").keeper
+
+    def probe():
+        return subprocess.run([mounts.KEEPER, "--probe", "--socket", keeper.socket], capture_output=True, text=True, timeout=120, check=False)
+
+    assert probe().returncode == 0
+    keeper.process.send_signal(signal.SIGSTOP)
+    try:
+        done = probe()
+    finally:
+        keeper.process.send_signal(signal.SIGCONT)
+    assert done.returncode == 10 and "the keeper does not answer" in done.stderr and "CIS3101" in done.stderr, done.stderr
+    assert probe().returncode == 0
+    assert keeper.status("v")["state"] == "serving"
+
+
 def test_calls_to_a_frozen_keeper_with_a_full_queue_end_with_the_cause(volumes):
     keeper = volumes("v").keeper
     keeper.process.send_signal(signal.SIGSTOP)
