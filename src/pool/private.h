@@ -123,6 +123,7 @@ struct space {
                              the fields below */
     struct ledger ledger;
     uint64_t generation; /* number in the lock file when the ledger was read; 0: never */
+    uint64_t write_ns;   /* time of the next write that shows whether the file system is writable */
 };
 
 /* Takes the pool's lock, and reads the ledger again if another process changed the pool. Held over short I/O on the

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/space.h"
 #include "private.h"
+#include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -182,6 +183,8 @@ static int sum_unbacked(const struct space *s, uint64_t *ret, struct err *err)
  * made. */
 enum { OWN_BYTES = 16 << 20 };
 
+#define WRITE_NS (30 * NS_PER_SECOND)
+
 static int read_free(const struct space *s, uint64_t *ret_total, uint64_t *ret_free, struct err *err)
 {
     struct statvfs fs;
@@ -218,13 +221,32 @@ int space_available(struct space *s, uint64_t *ret_bytes, struct err *err)
     return measure(s, &total, ret_bytes, err);
 }
 
+/* ext4 becomes read-only after an error of its disk, but says so only to a write: the lock's number is written again. A
+ * full disk is healthy. */
+static int check_writable(struct space *s, struct err *err)
+{
+    uint64_t now = clock_now_ns();
+    struct err why;
+    if (now < s->write_ns)
+        return 0;
+    int r = file_pwrite_all(s->lock_file, "lock", &s->generation, sizeof s->generation, 0, &why);
+    if (r < 0 && r != -ERR_NO_SPACE) {
+        err_copy(err, &why);
+        return err_wrap(err, "pool '%s'", s->path);
+    }
+    s->write_ns = now + WRITE_NS;
+    return 0;
+}
+
 int space_usage(struct space *s, struct space_usage *ret, struct err *err)
 {
     struct space_usage u = {0};
     int r = space_lock(s, err);
     if (r < 0)
         return r;
-    r = measure(s, &u.total_bytes, &u.available_bytes, err);
+    r = check_writable(s, err);
+    if (r == 0)
+        r = measure(s, &u.total_bytes, &u.available_bytes, err);
     for (size_t i = 0; i < s->ledger.count; i++) {
         u.allocated_bytes += s->ledger.entries[i].capacity_bytes;
         u.volumes += s->ledger.entries[i].state != LEDGER_MAKING;
