@@ -101,7 +101,9 @@ bool store_retrying(struct store *s, char *buf, size_t size)
     auto_lock(&s->lock);
     uint64_t now_ns = clock_now_ns(), due_ns = s->again.due_ns, left_ns = due_ns - min_u64(due_ns, now_ns);
     bool is_repeated = s->again.attempts > 1 && now_ns < due_ns + NS_PER_SECOND;
-    if (!is_stuck(s, now_ns) && !is_repeated)
+    /* The store may ask for minutes, and all else is done by then. */
+    bool is_last = now_ns < due_ns && now_ns > atomic_load(&s->success_ns) + 2 * NS_PER_SECOND;
+    if (!is_stuck(s, now_ns) && !is_repeated && !is_last)
         return false;
     snprintf(buf, size, "attempt %u of %u in %" PRIu64 " s: %s", s->again.attempts + 1, s->retry.attempts_max,
              (left_ns + NS_PER_SECOND - 1) / NS_PER_SECOND, s->again.cause.text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/store.h"
+#include "backend.h"
 #include "unit.h"
 #include "util/clock.h"
 
@@ -65,6 +65,23 @@ static void the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_ask
     assert_int_equal(delay, 5 * NS_PER_SECOND);
 }
 
+/* The others had succeeded after its first failure, so five minutes went by without a word. */
+static void long_wait_is_shown_when_nothing_else_succeeds_any_more(void **state)
+{
+    auto_store s = open_with((struct store_retry){0});
+    struct store_reply r = {.code = -ERR_AGAIN, .may_retry = true, .retry_after_ns = 300 * NS_PER_SECOND};
+    uint64_t delay;
+    char text[300];
+    (void)state;
+    assert_true(store_retry_delay(s, &r, 1, 0, &delay));
+    atomic_store(&s->success_ns, clock_now_ns());
+    assert_false(store_retrying(s, text, sizeof text));
+    s->again.since_ns = clock_now_ns() - 9 * NS_PER_SECOND;
+    atomic_store(&s->success_ns, clock_now_ns() - 3 * NS_PER_SECOND);
+    assert_true(store_retrying(s, text, sizeof text));
+    assert_non_null(strstr(text, "attempt 2 of 8 in"));
+}
+
 static void store_returns_the_parts_of_its_uri(void **state)
 {
     struct err err;
@@ -108,6 +125,7 @@ int main(void)
         cmocka_unit_test(attempts_and_time_have_an_end),
         cmocka_unit_test(refused_connection_uses_no_attempt),
         cmocka_unit_test(the_delay_is_jittered_below_its_cap_and_not_below_what_the_store_asked),
+        cmocka_unit_test(long_wait_is_shown_when_nothing_else_succeeds_any_more),
         cmocka_unit_test(store_returns_the_parts_of_its_uri),
         cmocka_unit_test(invalid_options_are_reported_and_nothing_leaks),
     };
