@@ -23,9 +23,11 @@ struct space *driver_space_of(struct driver *d, const struct volume_id *id)
     return adopted_by(d, id);
 }
 
-bool driver_may_unmount_unknown(const struct driver *d, int r)
+/* EROFS: after an error, the kernel made the file system read-only. */
+bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err)
 {
-    return d->is_node && (r == -ERR_NOT_FOUND || r == -ERR_ABSENT);
+    bool is_unknown = err->code == ERR_NOT_FOUND || err->code == ERR_ABSENT;
+    return (d->is_node && is_unknown) || err->sys == EROFS || err->sys == EIO || err->sys == EUCLEAN;
 }
 
 static bool is_given_up(struct driver *d, const char *uuid)

@@ -45,9 +45,10 @@ must_check int driver_find(struct driver *d, const struct volume_id *id, struct 
 /* The same with the volume locked for this call; ERR_PENDING if it is locked. The caller releases `lock`. */
 must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock,
                                   struct space **ret_space, struct volume **ret, struct err *err);
-/* On a node: after this failure of driver_find, may the volume's mounts be removed without its record? A pod that still
- * has them must be able to end. */
-bool driver_may_unmount_unknown(const struct driver *d, int r);
+/* May the mounts of a volume be removed after this failure to find or to record it? On a node, if it is not there: a
+ * pod that still has them must be able to end. Also if its disk failed, since the disk must be unmounted for a repair.
+ * A record that names a mount which is gone is harmless: after a reboot it is the same. */
+bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err);
 /* The open pool that contains volumes of this id, or NULL. */
 struct space *driver_space_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */

@@ -217,10 +217,12 @@ int driver_unpublish(void *ctx, const struct volume_id *id, const char *path, st
     struct space *s;
     pending_publish_cancel_target(path);
     int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
-    if (r < 0 && driver_may_unmount_unknown(d, r))
-        return clear_target(path, err);
     if (r == 0)
         r = unpublish(d, v, path, err);
+    if (r < 0 && driver_may_unmount_unrecorded(d, err)) {
+        log_err(LOG_INFO, "unpublished without a record", err, "path", path, NULL);
+        return clear_target(path, err);
+    }
     if (r == 0)
         driver_volume_changed(d, v);
     return r;

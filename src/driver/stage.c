@@ -4,6 +4,7 @@
 #include "private.h"
 #include "staging_mount.h"
 #include "util/clock.h"
+#include "util/log.h"
 #include <sys/stat.h>
 
 /* ---- stage ------------------------------------------------------------------------------------------------------- */
@@ -213,10 +214,12 @@ int driver_unstage(void *ctx, const struct volume_id *id, const char *path, stru
     auto_volume v = NULL;
     struct space *s;
     int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
-    if (r < 0 && driver_may_unmount_unknown(d, r))
-        return clear(d, id ? id->text : "", path, id != NULL, err);
     if (r == 0)
         r = unstage(d, v, path, err);
+    if (r < 0 && driver_may_unmount_unrecorded(d, err)) {
+        log_err(LOG_INFO, "unstaged without a record", err, "path", path, NULL);
+        return clear(d, id ? id->text : "", path, id != NULL, err);
+    }
     if (r == 0)
         driver_volume_changed(d, v);
     return r;

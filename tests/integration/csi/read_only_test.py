@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pool whose file system the kernel has made read-only: no new volume is offered."""
+"""A pool whose file system the kernel has made read-only, or whose disk has failed: no new volume is offered, pods can
+end, and nothing is lost once it is repaired."""
+import fcntl
+import os
+import struct
 import subprocess
 from pathlib import Path
 
 import grpc
 import pytest
 
-from .absent_test import OnDisk
-from .driver import wait_for
+from .absent_test import OnDisk, stop_machine
+from .driver import mounts, wait_for
 
+EXT4_IOC_SHUTDOWN = 0x8004587D  # linux/fs/ext4/ext4.h; XFS has the same
 
 
 def break_ext4(pool):
@@ -18,6 +23,15 @@ def break_ext4(pool):
     (Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error").write_text("a test")
     with pytest.raises(OSError, match="Read-only"):
         (pool / "probe").write_text("x")
+
+
+def kill_ext4(pool):
+    """As a disk that is gone: no file can be opened or written."""
+    fd = os.open(pool, os.O_RDONLY)
+    fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", 1))
+    os.close(fd)
+    with pytest.raises(OSError, match="Input/output"):
+        (pool / "cistern.json").read_text()
 
 
 @pytest.fixture
@@ -40,3 +54,28 @@ def test_read_only_pool_has_no_capacity(driver):
             return "Read-only file system" in e.details() and "CIS1522" in e.details()
 
     wait_for(refused, 120)
+
+
+@pytest.mark.parametrize("access", ["fuse", "bind"])
+@pytest.mark.parametrize("break_pool", [break_ext4, kill_ext4])
+def test_pods_of_a_broken_pool_end_and_their_files_are_there_after_a_repair(driver, break_pool, access):
+    volume = driver.client.create("v", access=access).volume_id
+    driver.stage(volume)
+    with open(driver.publish(volume) / "file", "w") as f:
+        f.write("words")
+        f.flush()
+        os.fsync(f.fileno())
+    break_pool(driver.pool)
+    driver.unpublish(volume)
+    driver.unstage(volume)
+    assert not [m for m in mounts() if m.startswith((str(driver.target(volume)), str(driver.staging(volume))))]
+    driver.client.fails("DeleteVolume", volume_id=volume)
+    stop_machine(driver)
+    subprocess.run(["e2fsck", "-fy", driver.pool.with_name(f"{driver.pool.name}.img")], stdout=subprocess.DEVNULL)
+    driver.mount()
+    driver.start()
+    driver.stage(volume)
+    assert (driver.publish(volume) / "file").read_text() == "words"
+    driver.unpublish(volume)
+    driver.unstage(volume)
+    driver.delete(volume)
