@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands as people write them who come from aws, s5cmd, rclone or gsutil: each works, or says in one line what to write."""
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -85,6 +86,16 @@ def test_other_names_of_flags_work(bucket, flags):
     done = cistern("ls", "s3://bench/", *flags, bucket.url, "--path-style", "--no-sign-request")
     assert done.stdout.splitlines() == ["other", "small/", "smaller"], done.stderr
     assert "endpoint-url" not in cistern("--help").stdout
+
+
+def test_flags_of_a_copy_have_the_names_of_other_tools(bucket, tmp_path):
+    to = ["s3://bench/", tmp_path / "out", "--endpoint", bucket.url, "--path-style", "--anonymous", "--no-progress"]
+    for flags in (["--recursive"], ["-r", "--transfers", "4"], ["--numworkers", "4"]):
+        done = cistern("hydrate", *to, *flags)
+        assert done.returncode == 0, done.stderr
+    assert "--numworkers: " in cistern("hydrate", *to, "--numworkers", "0").stderr
+    shown = re.findall(r"--(\w+)", cistern("help", "hydrate").stdout)
+    assert not {"transfers", "numworkers", "recursive"} & set(shown)
 
 
 @pytest.mark.parametrize("words, hint", [
