@@ -2,6 +2,7 @@
 /* Finds the volume of a call and its pool, and requests the volume's jobs. */
 #include "child.h"
 #include "private.h"
+#include "util/log.h"
 #include <stdio.h>
 
 /* A volume that was created again after the loss of its disk keeps its id, which names the lost pool. */
@@ -24,10 +25,24 @@ struct space *driver_space_of(struct driver *d, const struct volume_id *id)
 }
 
 /* EROFS: after an error, the kernel made the file system read-only. */
+static bool is_disk_broken(const struct err *err)
+{
+    return err->sys == EROFS || err->sys == EIO || err->sys == EUCLEAN;
+}
+
 bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err)
 {
     bool is_unknown = err->code == ERR_NOT_FOUND || err->code == ERR_ABSENT;
-    return (d->is_node && is_unknown) || err->sys == EROFS || err->sys == EIO || err->sys == EUCLEAN;
+    return (d->is_node && is_unknown) || is_disk_broken(err);
+}
+
+int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err)
+{
+    int e = record_write(v->dir, r, err);
+    if (e == 0 || !is_disk_broken(err))
+        return e;
+    log_err(LOG_WARN, "an unmount could not be recorded", err, "volume", v->spec->id.text, NULL);
+    return 0;
 }
 
 static bool is_given_up(struct driver *d, const char *uuid)

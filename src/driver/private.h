@@ -45,10 +45,12 @@ must_check int driver_find(struct driver *d, const struct volume_id *id, struct 
 /* The same with the volume locked for this call; ERR_PENDING if it is locked. The caller releases `lock`. */
 must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock,
                                   struct space **ret_space, struct volume **ret, struct err *err);
-/* May the mounts of a volume be removed after this failure to find or to record it? On a node, if it is not there: a
- * pod that still has them must be able to end. Also if its disk failed, since the disk must be unmounted for a repair.
- * A record that names a mount which is gone is harmless: after a reboot it is the same. */
+/* May the mounts of a volume be removed after this failure to find it or to read its record? On a node, if it is not
+ * there: a pod that still has them must be able to end. Also if its disk failed, so that it can be unmounted. */
 bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err);
+/* Writes the record of a volume after an unmount. Succeeds if the disk failed: what the record still names is not
+ * mounted, as after a reboot. */
+must_check int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err);
 /* The open pool that contains volumes of this id, or NULL. */
 struct space *driver_space_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */

@@ -187,23 +187,20 @@ static int clear_target(const char *target, struct err *err)
     return r < 0 ? r : remove_target(target, err);
 }
 
-static int unpublish(struct driver *d, const struct volume *v, const char *target, struct err *err)
+static int unpublish(struct driver *d, const struct volume *v, struct record *have, const char *target, struct err *err)
 {
-    auto_record have = {0};
-    int r = record_of(v, &have, err);
-    if (r == 0)
-        r = clear_target(target, err);
-    bool was_known = r == 0 && record_target(&have, target);
+    int r = clear_target(target, err);
+    bool was_known = r == 0 && record_target(have, target);
     if (was_known)
-        r = drop_unmounted(&have, err);
+        r = drop_unmounted(have, err);
     if (r < 0)
         return err_wrap(err, "unpublishing volume '%s'", v->spec->id.text);
     if (!was_known)
         return 0;
-    if (have.target_count == 0)
-        have.unpublished_ns = clock_wall_ns();
-    r = record_write(v->dir, &have, err);
-    if (r == 0 && have.target_count == 0 && have.writes > 0 && v->spec->export.uri &&
+    if (have->target_count == 0)
+        have->unpublished_ns = clock_wall_ns();
+    r = driver_record_unmounted(v, have, err);
+    if (r == 0 && have->target_count == 0 && have->writes > 0 && v->spec->export.uri &&
         (v->spec->export.triggers & TRIGGER_ON_UNPUBLISH))
         export_now(d, v);
     return r;
@@ -214,15 +211,18 @@ int driver_unpublish(void *ctx, const struct volume_id *id, const char *path, st
     struct driver *d = ctx;
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
+    auto_record have = {0};
     struct space *s;
     pending_publish_cancel_target(path);
     int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
     if (r == 0)
-        r = unpublish(d, v, path, err);
+        r = record_of(v, &have, err);
     if (r < 0 && driver_may_unmount_unrecorded(d, err)) {
-        log_err(LOG_INFO, "unpublished without a record", err, "path", path, NULL);
+        log_err(LOG_INFO, "unpublishing without a record", err, "path", path, NULL);
         return clear_target(path, err);
     }
+    if (r == 0)
+        r = unpublish(d, v, &have, path, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;

@@ -189,22 +189,21 @@ static int clear(struct driver *d, const char *id, const char *path, bool fuse, 
     return r;
 }
 
-static int unstage(struct driver *d, const struct volume *v, const char *path, struct err *err)
+static int unstage(struct driver *d, const struct volume *v, const struct record *have, const char *path,
+                   struct err *err)
 {
-    auto_record record = {0};
-    int r = record_of(v, &record, err);
-    if (r < 0 || (!record.is_lost && !record_is_staged_at(&record, path)))
-        return r;
-    r = driver_check_unpublished(v->spec->id.text, &record, err);
+    if (!have->is_lost && !record_is_staged_at(have, path))
+        return 0;
+    int r = driver_check_unpublished(v->spec->id.text, have, err);
     if (r == 0)
-        r = clear(d, v->spec->id.text, path, record.fuse || record.is_lost, err);
+        r = clear(d, v->spec->id.text, path, have->fuse || have->is_lost, err);
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id.text);
-    struct record left = {.writes = record.writes, .release = record.release, .unpublished_ns = record.unpublished_ns};
+    struct record left = {.writes = have->writes, .release = have->release, .unpublished_ns = have->unpublished_ns};
     /* A pod that ended without being unpublished, for example with its machine, may also have written. */
-    if (record.is_lost || (record.writes > 0 && !record.unpublished_ns))
+    if (have->is_lost || (have->writes > 0 && !have->unpublished_ns))
         left.unpublished_ns = clock_wall_ns();
-    return record_write(v->dir, &left, err);
+    return driver_record_unmounted(v, &left, err);
 }
 
 int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err)
@@ -212,14 +211,17 @@ int driver_unstage(void *ctx, const struct volume_id *id, const char *path, stru
     struct driver *d = ctx;
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
+    auto_record have = {0};
     struct space *s;
     int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
     if (r == 0)
-        r = unstage(d, v, path, err);
+        r = record_of(v, &have, err);
     if (r < 0 && driver_may_unmount_unrecorded(d, err)) {
-        log_err(LOG_INFO, "unstaged without a record", err, "path", path, NULL);
+        log_err(LOG_INFO, "unstaging without a record", err, "path", path, NULL);
         return clear(d, id ? id->text : "", path, id != NULL, err);
     }
+    if (r == 0)
+        r = unstage(d, v, &have, path, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;

@@ -163,10 +163,15 @@ static bool is_seen_empty(const struct volume *v)
     return d && errno == 0;
 }
 
+int64_t record_changed_ns(int dir)
+{
+    struct stat st;
+    return fstatat(dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 ? time_from_spec(st.st_mtim) : 0;
+}
+
 /* Makes a record in place of a `damaged` or missing file. */
 static int make_up(const struct volume *v, bool damaged, struct record *ret, struct err *err)
 {
-    struct stat st;
     auto_mem char *data = volume_data_path(v), *shown = NULL;
     int e = mount_that_shows(data, v->spec->id.text, &shown, err);
     if (e < 0)
@@ -174,8 +179,8 @@ static int make_up(const struct volume *v, bool damaged, struct record *ret, str
     struct record made = {.is_new = !damaged && !shown, .is_lost = shown};
     if (damaged || shown || !is_seen_empty(v))
         record_count_write(&made);
-    if (damaged && !shown && fstatat(v->dir, RECORD_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        made.unpublished_ns = time_from_spec(st.st_mtim);
+    if (damaged && !shown)
+        made.unpublished_ns = record_changed_ns(v->dir);
     if (damaged || shown)
         log_event(LOG_WARN, "the record of a volume is damaged or missing: its mounts are unknown", "volume",
                   v->spec->id.text, "mounted", shown ? shown : "nowhere", NULL);

@@ -48,6 +48,7 @@ must_check int record_read(int dir, struct record *ret, struct err *err);
  * that unpublishes or unstages it knows the path. The next record_write() repairs the file. */
 must_check int record_of(const struct volume *v, struct record *ret, struct err *err);
 must_check int record_write(int dir, const struct record *r, struct err *err); /* durable */
+int64_t record_changed_ns(int dir);                                            /* wall clock; 0: there is no record */
 
 /* The path of a bind of data/: a directory in the staging path. The kubelet unstages only when no other mount has
  * the device and the root of the mount at the staging path. The mount of an image on data/ has both. */

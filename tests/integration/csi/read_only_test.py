@@ -34,6 +34,19 @@ def kill_ext4(pool):
         (pool / "cistern.json").read_text()
 
 
+def repair(driver):
+    """After stop_machine()."""
+    subprocess.run(["e2fsck", "-fy", driver.pool.with_name(f"{driver.pool.name}.img")], stdout=subprocess.DEVNULL, check=False)
+    driver.mount()
+
+
+def write_durably(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+
+
 @pytest.fixture
 def driver(folder):
     d = OnDisk(folder)
@@ -61,18 +74,14 @@ def test_read_only_pool_has_no_capacity(driver):
 def test_pods_of_a_broken_pool_end_and_their_files_are_there_after_a_repair(driver, break_pool, access):
     volume = driver.client.create("v", access=access).volume_id
     driver.stage(volume)
-    with open(driver.publish(volume) / "file", "w") as f:
-        f.write("words")
-        f.flush()
-        os.fsync(f.fileno())
+    write_durably(driver.publish(volume) / "file", "words")
     break_pool(driver.pool)
     driver.unpublish(volume)
     driver.unstage(volume)
     assert not [m for m in mounts() if m.startswith((str(driver.target(volume)), str(driver.staging(volume))))]
     driver.client.fails("DeleteVolume", volume_id=volume)
     stop_machine(driver)
-    subprocess.run(["e2fsck", "-fy", driver.pool.with_name(f"{driver.pool.name}.img")], stdout=subprocess.DEVNULL)
-    driver.mount()
+    repair(driver)
     driver.start()
     driver.stage(volume)
     assert (driver.publish(volume) / "file").read_text() == "words"
