@@ -154,9 +154,12 @@ static uint64_t check_keeper(void *ctx)
     reap(k);
     if (!k->program || !is_wanted(k))
         return LOOK_NS;
-    if (mirror_is_connected(k->mirror))
+    if (mirror_is_connected(k->mirror)) {
         end_frozen_keeper(k);
-    else if (ensure_keeper(k, &err) < 0)
+        return LOOK_NS;
+    }
+    k->silent_ns = 0;
+    if (ensure_keeper(k, &err) < 0)
         log_err(LOG_ERROR, "the keeper died and cannot be started again", &err, NULL);
     return LOOK_NS;
 }
