@@ -99,7 +99,7 @@ static void judge(struct pace *p, double share)
 
 static void lower(struct pace *p, const struct round *r, uint64_t now_ns)
 {
-    if (p->per_second == PER_SECOND_LEAST) {
+    if (p->per_second == PER_SECOND_LEAST && r->share < alike_most) {
         lift(p, r->share);
         return;
     }

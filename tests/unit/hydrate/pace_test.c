@@ -234,6 +234,19 @@ static void random_refusals_of_a_half_do_not_keep_the_rate_at_its_least(void **s
     }
 }
 
+/* As in an outage. The limit was lifted once it was at its least. */
+static void rate_stays_low_while_nearly_all_are_refused(void **state)
+{
+    (void)state;
+    struct pace p = {0};
+    uint64_t now_ns = NS_PER_SECOND;
+    for (unsigned i = 0; i < 1000; i++) {
+        now_ns += p.per_second > 0 ? (uint64_t)((double)NS_PER_SECOND / p.per_second) : NS_PER_MS;
+        pace_answered(&p, now_ns - 20 * NS_PER_MS, now_ns, i % 8 != 7);
+        assert_true(i < 100 || (p.per_second > 0 && p.per_second <= 8));
+    }
+}
+
 static void a_rate_limit_is_used_with_few_refusals(void **state)
 {
     static const double limits[] = {50, 100, 200, 500, 1000};
@@ -336,6 +349,7 @@ int main(void)
         cmocka_unit_test(random_refusals_up_to_five_percent_cost_less_than_a_second),
         cmocka_unit_test_setup_teardown(random_refusals_of_a_fifth_do_not_lower_the_rate_without_end, setup, teardown),
         cmocka_unit_test(random_refusals_of_a_half_do_not_keep_the_rate_at_its_least),
+        cmocka_unit_test(rate_stays_low_while_nearly_all_are_refused),
         cmocka_unit_test(clocks_that_differ_do_not_hide_what_was_served),
         cmocka_unit_test(a_rate_limit_is_used_with_few_refusals),
         cmocka_unit_test(short_run_at_a_low_limit_has_few_refusals),
