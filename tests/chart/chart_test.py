@@ -281,6 +281,14 @@ def test_probe_of_a_sidecar_asks_its_own_port(rendered):
             assert f"--http-endpoint=:{asked[c['name']]['port']}" in c["args"]
 
 
+@pytest.mark.parametrize("arg", ["--metrics-address=:8080", "--http-endpoint=:8080"])
+def test_sidecar_that_listens_where_an_administrator_says_has_no_second_address(arg):
+    sidecars = {name: {"additionalArgs": [arg]} for name in ("provisioner", "resizer")}
+    for c in pods(render({"sidecars": sidecars}))["cistern-controller"]["containers"]:
+        if c["name"] != "cisternd":
+            assert "livenessProbe" not in c and "--http-endpoint=:98" not in str(c["args"]) and arg in c["args"]
+
+
 def test_pools_of_the_same_nodes_share_a_daemonset_and_others_have_their_own(rendered):
     objects = rendered["everything"]
     names = {o["metadata"]["name"] for o in of_kind(objects, "DaemonSet")}

@@ -28,6 +28,11 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* Whether arguments of the administrator's set where a sidecar listens: it refuses a second address. */}}
+{{- define "cistern.hasOwnEndpoint" -}}
+{{- if regexMatch "(^| )--(http-endpoint|metrics-address)" (join " " .additionalArgs) }}true{{ end }}
+{{- end }}
+
 {{/* Of a container that needs nothing from the kernel. */}}
 {{- define "cistern.restricted" -}}
 allowPrivilegeEscalation: false
