@@ -273,8 +273,8 @@ static int ask_for_mounts(struct keeper *k, int *ret_sock, struct err *err)
     struct err no_keeper;
     ask.number = TABLE_VERSION;
     if (wire_connect(k->options->socket, &sock, &no_keeper) < 0)
-        return 0;
-    (void)!wire_send(sock, &ask, NULL, err); /* if it fails, the keeper has hung up */
+        return no_keeper.sys == EAGAIN ? err_copy(err, &no_keeper) : 0; /* its queue is full: it is frozen */
+    (void)!wire_send(sock, &ask, NULL, err);                            /* if it fails, the keeper has hung up */
     int r = 0;
     while (r == 0) {
         struct wire_msg m;
