@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "table.h"
 #include <assert.h>
+#include <linux/fuse.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAGIC "CISTNOD1"
+
+/* FUSE_HAS_RESEND, bit 39, which the headers of Debian 12 lack. */
+enum { INIT2_HAS_RESEND = 1 << (39 - 32) };
 
 /* Older and newer mount processes follow each other on one memfd, and find the nodes in the same place. */
 static_assert(sizeof(struct table_head) > 27 * 4096 && sizeof(struct table_head) <= 28 * 4096, "the nodes would move");
@@ -17,6 +22,18 @@ size_t table_head_bytes(void)
 size_t table_file_bytes(uint32_t node_room)
 {
     return table_head_bytes() + (size_t)node_room * sizeof(struct table_node);
+}
+
+bool table_can_resend(const struct table_head *h)
+{
+    struct {
+        struct fuse_in_header header;
+        struct fuse_init_in init;
+    } request;
+    if (h->init_len < sizeof request)
+        return false;
+    memcpy(&request, h->init, sizeof request);
+    return request.init.flags2 & INIT2_HAS_RESEND;
 }
 
 uint64_t table_context_hash(const struct wire_msg *mount)

@@ -110,6 +110,10 @@ struct table_head {
 size_t table_head_bytes(void);
 size_t table_file_bytes(uint32_t node_room);
 
+/* Whether the kernel can send requests again that a dead mount process had read (Linux 6.9), by its INIT request.
+ * Without that, no new process can go on. False before the INIT. */
+bool table_can_resend(const struct table_head *h);
+
 /* Different for mounts with different SELinux contexts: the head has no space for the text. 0: none. */
 uint64_t table_context_hash(const struct wire_msg *mount);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds mount processes that answer nothing: stopped by a signal, or with threads that wait for each other. Their
- * callers wait in calls that no signal interrupts. Killing such a process loses nothing, since the kernel sends its
- * requests again to the next one. */
+ * callers wait in calls that no signal interrupts. Killing such a process loses nothing where the kernel sends its
+ * requests again to the next one (Linux 6.9). */
 #include "private.h"
 #include "util/clock.h"
 #include <dirent.h>
@@ -22,7 +22,7 @@ void watch_begin(struct keeper_mount *v, uint64_t now)
         v->connection_fd = mountpoint_open_connection(v);
     v->answered_at_start = counts_total(&v->head->counts);
     v->waits_since_ns = 0;
-    v->told_disk = false;
+    v->told = false;
     look_later(v, now);
 }
 
@@ -65,24 +65,27 @@ static char state_of_process(const struct keeper_mount *v)
     return found;
 }
 
-static void tell_disk(struct keeper *k, struct keeper_mount *v)
+/* Once, as long as no request is answered. */
+static void tell(struct keeper *k, struct keeper_mount *v, const char *event, const char *what)
 {
     struct err err;
-    if (v->told_disk)
+    if (v->told)
         return;
-    v->told_disk = true;
-    err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d waits for the disk of '%s'",
-            STUCK_MS / 1000, v->pid, v->head->config.data);
-    keeper_event(k, "mount waits for its disk", v, &err);
+    v->told = true;
+    err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d %s", STUCK_MS / 1000, v->pid, what);
+    keeper_event(k, event, v, &err);
 }
 
 /* A process that has answered no request since its start counts as one that was never ready. */
 static void kill_stuck(struct keeper *k, struct keeper_mount *v, uint64_t answered, uint64_t now)
 {
-    struct err err;
-    err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d is killed, and started again",
-            STUCK_MS / 1000, v->pid);
-    keeper_event(k, "mount process is stuck", v, &err);
+    if (!table_can_resend(v->head)) {
+        tell(k, v, "mount process is stuck",
+             "is not killed, since this kernel could not go on with another (Linux 6.9)");
+        return;
+    }
+    v->told = false;
+    tell(k, v, "mount process is stuck", "is killed, and started again");
     if (answered == v->answered_at_start) {
         v->ready = false;
         v->started_ns = now;
@@ -93,16 +96,17 @@ static void kill_stuck(struct keeper *k, struct keeper_mount *v, uint64_t answer
 void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now)
 {
     uint64_t answered = counts_total(&v->head->counts); /* first: an answer to a request that waits now is not in it */
+    bool is_late = now > v->look_ns + LOOK_MS * NS_PER_MS; /* the keeper was stopped, and perhaps the process too */
     look_later(v, now);
     if (!requests_wait(v)) {
         v->waits_since_ns = 0;
-    } else if (v->waits_since_ns == 0 || answered != v->answered) {
+    } else if (v->waits_since_ns == 0 || answered != v->answered || is_late) {
         v->waits_since_ns = now;
-        v->told_disk = false;
+        v->told = false;
     } else if (now - v->waits_since_ns >= STUCK_MS * NS_PER_MS) {
         char state = state_of_process(v);
         if (state == 'D')
-            tell_disk(k, v);
+            tell(k, v, "mount waits for its disk", "waits for its disk");
         else if (state != 'R')
             kill_stuck(k, v, answered, now);
     }
