@@ -33,6 +33,17 @@ imagePullSecrets:
 {{- if regexMatch "(^| )--(http-endpoint|metrics-address)" (join " " .additionalArgs) }}true{{ end }}
 {{- end }}
 
+{{/* Of a sidecar that is frozen, or leads and cannot renew its lease. */}}
+{{- define "cistern.leaderProbe" -}}
+{{- if not (include "cistern.hasOwnEndpoint" .sidecar) -}}
+livenessProbe:
+  httpGet: {path: /healthz/leader-election, port: {{ .port }}}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+{{- end }}
+
 {{/* Of a container that needs nothing from the kernel. */}}
 {{- define "cistern.restricted" -}}
 allowPrivilegeEscalation: false
