@@ -29,6 +29,7 @@ struct globals {
     bool anonymous;
     bool path_style;
     bool requester_pays;
+    bool recursive; /* without effect: a copy takes the whole tree */
     const char *billing_project;
 };
 
@@ -56,12 +57,12 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
     {                                                                                                                  \
         "exclude", 0, OPT_PATTERNS, &(exclude), "GLOB", "skip matching paths, also of --include (repeatable)"          \
     }
-/* Names of flags of a copy in other tools. A copy takes the whole tree anyway. */
-#define COPY_HABITS(concurrency, recursive)                                                                            \
+/* Names of flags of a copy in other tools. */
+#define COPY_HABITS(concurrency)                                                                                       \
     {"transfers", 0, OPT_U64, &(concurrency), "N", NULL, .least = 1, .most = 512},                                     \
         {"numworkers", 0, OPT_U64, &(concurrency), "N", NULL, .least = 1, .most = 512},                                \
     {                                                                                                                  \
-        "recursive", 'r', OPT_FLAG, &(recursive), NULL, NULL                                                           \
+        "recursive", 'r', OPT_FLAG, &globals.recursive, NULL, NULL                                                     \
     }
 must_check int filter_fill(struct filter *f, const char *const *include, size_t include_count,
                            const char *const *exclude, size_t exclude_count, struct err *err);

@@ -33,7 +33,7 @@ static struct {
     const char *volume, *purpose, *state;
     uint64_t settle_ns, deadline_ns, concurrency, bandwidth;
     struct estimate_terms terms;
-    bool dry_run, recursive, allow_empty;
+    bool dry_run, allow_empty;
 } flags = {.terms = ESTIMATE_TERMS(64)};
 
 static const struct opt table[] = {
@@ -63,7 +63,7 @@ static const struct opt table[] = {
     {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "export a volume (<pool>/volumes/<id>) by its export policy"},
     {"for", 0, OPT_TEXT, &flags.purpose, "WHY",
      "record this reason with --volume: release, unpublish or manual (manual)"},
-    COPY_HABITS(flags.concurrency, flags.recursive),
+    COPY_HABITS(flags.concurrency),
     {0},
 };
 

@@ -38,7 +38,7 @@ static const char usage[] =
 static struct {
     const char *volume;
     struct opt_list include, exclude, priority;
-    bool dry_run, recursive, fresh, resume, overwrite, delete, allow_empty, skip_missing, fsync, no_uring, no_direct;
+    bool dry_run, fresh, resume, overwrite, delete, allow_empty, skip_missing, fsync, no_uring, no_direct;
     const char *verify, *shard;
     uint64_t concurrency, bandwidth, memory, workers, max_errors, barrier_ns;
     struct estimate_terms terms;
@@ -74,7 +74,7 @@ static const struct opt table[] = {
     {"no-direct", 0, OPT_FLAG, &flags.no_direct, NULL, "write large objects through the page cache"},
     {"no-io-uring", 0, OPT_FLAG, &flags.no_uring, NULL, "write with threads instead of io_uring"},
     {"volume", 0, OPT_TEXT, &flags.volume, "DIR", "fill a volume (<pool>/volumes/<id>) as its volume.json specifies"},
-    COPY_HABITS(flags.concurrency, flags.recursive),
+    COPY_HABITS(flags.concurrency),
     {0},
 };
 
