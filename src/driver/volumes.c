@@ -51,10 +51,11 @@ static bool has_lost_its_keeper(struct driver *d, const char *id, const char *st
            mount_is_at(staged, &mounted, ERR_IGNORED) == 0 && mounted;
 }
 
-/* Its last pod may have ended with its machine, or when the record could not be written. */
-static int64_t unpublished_ns_of(const struct volume *v, const struct record *r)
+/* The last pod may have ended with its machine, or when the record could not be written. */
+static int64_t unpublished_ns_of(const struct volume *v, const struct record *r, bool is_mounted)
 {
-    return r->unpublished_ns ? r->unpublished_ns : record_changed_ns(v->dir);
+    bool is_unrecorded = r->writes > 0 && !r->unpublished_ns && !is_mounted;
+    return is_unrecorded ? record_changed_ns(v->dir) : r->unpublished_ns;
 }
 
 int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err)
@@ -73,9 +74,7 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
     use.read_only = record.read_only;
     use.writes = record.writes;
     use.release = record.release;
-    use.unpublished_ns = record.unpublished_ns;
-    if (use.writes > 0 && !use.staged && !use.published)
-        use.unpublished_ns = unpublished_ns_of(v, &record);
+    use.unpublished_ns = unpublished_ns_of(v, &record, use.staged || use.published);
     use.fuse = record.fuse;
     if (use.staged && use.fuse) {
         r = keeper_status(d->keeper_socket, v->spec->id.text, &status, ERR_IGNORED);
