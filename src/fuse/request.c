@@ -38,10 +38,11 @@ bool test_is_here(struct session *s, const char *op, const char *point)
 void test_point(struct session *s, const char *op, const char *point)
 {
     const char *stop = getenv("CISTERN_TEST_STOP");
-    size_t n = strlen(op);
+    char here[64];
+    snprintf(here, sizeof(here), "%s:%s", op, point);
     if (test_is_here(s, op, point))
         kill(getpid(), SIGKILL);
-    if (stop && strncmp(stop, op, n) == 0 && stop[n] == ':' && strcmp(stop + n + 1, point) == 0)
+    if (stop && strcmp(stop, here) == 0)
         raise(SIGSTOP); /* not kill(2): this thread must not run on */
 }
 #endif
