@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from .absent_test import OnDisk, stop_machine
+from .absent_test import driver, stop_machine  # noqa: F401
 from .driver import mounts, wait_for
 
 EXT4_IOC_SHUTDOWN = 0x8004587D  # linux/fs/ext4/ext4.h; XFS has the same
@@ -47,16 +47,7 @@ def write_durably(path, text):
         os.fsync(f.fileno())
 
 
-@pytest.fixture
-def driver(folder):
-    d = OnDisk(folder)
-    try:
-        yield d.start()
-    finally:
-        d.end()
-
-
-def test_read_only_pool_has_no_capacity(driver):
+def test_read_only_pool_has_no_capacity(driver):  # noqa: F811
     assert driver.capacity() > 0
     break_ext4(driver.pool)
 
@@ -71,7 +62,7 @@ def test_read_only_pool_has_no_capacity(driver):
 
 @pytest.mark.parametrize("access", ["fuse", "bind"])
 @pytest.mark.parametrize("break_pool", [break_ext4, kill_ext4])
-def test_pods_of_a_broken_pool_end_and_their_files_are_there_after_a_repair(driver, break_pool, access):
+def test_pods_of_a_broken_pool_end_and_their_files_are_there_after_a_repair(driver, break_pool, access):  # noqa: F811
     volume = driver.client.create("v", access=access).volume_id
     driver.stage(volume)
     write_durably(driver.publish(volume) / "file", "words")
