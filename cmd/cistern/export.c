@@ -395,8 +395,7 @@ static void close_job(struct export_cmd *j)
     export_state_done(&j->state, flags.dry_run);
     int fds[] = {j->data, j->export_dir, j->lock};
     for (size_t i = 0; i < countof(fds); i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+        fd_close(&fds[i]);
     if (!j->volume)
         spec_free(j->spec);
     volume_close(j->volume);

@@ -36,7 +36,6 @@ void export_state_done(struct export_state *s, bool is_dry_run)
         (void)!dir_remove(s->fd, VOLUME_EXPORT, ERR_IGNORED); /* the user may remove what is left */
         dir_remove_empty(s->path, s->kept_len);
     }
-    if (s->fd >= 0)
-        close(s->fd);
+    fd_close(&s->fd);
     free(s->path);
 }

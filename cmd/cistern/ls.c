@@ -404,7 +404,7 @@ static int run(struct ls *l, struct err *err)
     sbuf_done(&l->token);
     sbuf_done(&l->rounds.key);
     sbuf_done(&l->prefix);
-    auto_clean_fd(&l->over_fd);
+    fd_close(&l->over_fd);
     if (r == 0 && l->failed)
         r = err_copy(err, &l->err);
     return r;

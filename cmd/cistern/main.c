@@ -126,8 +126,7 @@ static void open_standard_streams(void)
     do
         fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
 }
 
 static char page_lost_line[ERR_LINE_MAX + 16]; /* a signal handler cannot format it */

@@ -23,8 +23,7 @@ int caller_looks_right(struct str token, int64_t wall_ns, struct err *err)
     struct str rest = token, part, claims;
     int64_t until = 0;
     auto_json j = NULL;
-    auto_sbuf text;
-    sbuf_init(&text, CLAIMS_MAX);
+    auto_sbuf text = SBUF(CLAIMS_MAX);
     if (!str_split(&rest, '.', &part) || !str_split(&rest, '.', &claims) || rest.len == 0 ||
         !base64_parse(claims, &text) || text.overflow || json_parse(sbuf_str(&text), "the claims", &j, ERR_IGNORED) < 0)
         return unknown(err, "not a service account token");

@@ -145,8 +145,7 @@ static struct cached_route *add(struct credential_cache *k, const struct route *
 static int begin_use(struct credential_cache *k, const struct route *r, struct cached_route **ret, struct err *err)
 {
     uint8_t hash[32];
-    auto_sbuf key;
-    sbuf_init(&key, ROUTE_KEY_MAX);
+    auto_sbuf key = SBUF(ROUTE_KEY_MAX);
     int code = route_key(r, &key, err);
     if (code < 0)
         return code;

@@ -56,8 +56,7 @@ static json *secret_of(const struct publisher *p, struct cert_set *s, struct str
         json_set_str(j, "metadata.resourceVersion", version);
     for (size_t i = 0; i < countof(fields); i++) {
         const char *text = *text_at(s, &fields[i]);
-        auto_sbuf b;
-        sbuf_init(&b, VALUE_MAX);
+        auto_sbuf b = SBUF(VALUE_MAX);
         if (!text || !text[0])
             continue;
         base64_add(&b, text, strlen(text));

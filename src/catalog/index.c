@@ -60,8 +60,8 @@ void index_free(struct index *x)
         munmap(x->order_map, x->order_map_len);
     free(x->records);
     free(x->heap);
-    auto_clean_fd(&x->fd);
-    auto_clean_fd(&x->dir);
+    fd_close(&x->fd);
+    fd_close(&x->dir);
     free(x);
 }
 

@@ -272,7 +272,7 @@ void journal_free(struct journal *j)
     journal_state_done(j);
     free(j->batch);
     free(j->ids);
-    auto_clean_fd(&j->fd);
+    fd_close(&j->fd);
     pthread_mutex_destroy(&j->lock);
     free(j);
 }

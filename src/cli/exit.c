@@ -38,8 +38,7 @@ enum exit_code exit_code_of(enum err_code code)
 enum exit_code exit_with(const struct err *err, bool json)
 {
     if (json) {
-        auto_sbuf b;
-        sbuf_init(&b, TERM_LINE_MAX);
+        auto_sbuf b = SBUF(TERM_LINE_MAX);
         term_json_begin(&b, "error");
         term_json_error(&b, err);
         term_json_end(&b, stdout);

@@ -22,10 +22,5 @@ void table_done(struct table *t); /* may run twice */
 void table_add(struct table *t, const struct str *cells);
 void table_write(const struct table *t, struct sbuf *b);
 
-static inline void auto_clean_table(struct table *t)
-{
-    int kept_errno = errno;
-    table_done(t);
-    errno = kept_errno;
-}
+DEFINE_AUTO_DONE(table, struct table, table_done)
 #define auto_table auto_with(auto_clean_table) struct table

@@ -127,8 +127,7 @@ static void draw_live(struct term *t, const struct term_progress *p)
 
 static void draw_json(const struct term_progress *p)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_json_begin(&b, "progress");
     term_json_str(&b, "phase", str_of(p->what));
     if (p->slowest.len)
@@ -149,8 +148,7 @@ static void draw_json(const struct term_progress *p)
 
 static void draw_plain(const struct term_progress *p)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     sbuf_addf(&b, "%s ", p->what);
     term_bar(p, 80, &b);
     sbuf_addc(&b, ' ');
@@ -194,8 +192,7 @@ void term_clear(struct term *t)
 
 void term_fault(struct term *t, struct str object, enum err_id id, enum err_code code, const char *line)
 {
-    auto_sbuf b;
-    sbuf_init(&b, TERM_LINE_MAX);
+    auto_sbuf b = SBUF(TERM_LINE_MAX);
     if (t->form == TERM_JSON) {
         term_json_begin(&b, "error");
         if (object.len)

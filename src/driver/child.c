@@ -69,8 +69,7 @@ bool child_reap(struct child *c, siginfo_t *ret)
 
 void child_close(struct child *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
+    fd_close(&c->fd);
     *c = NO_CHILD;
 }
 

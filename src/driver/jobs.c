@@ -57,8 +57,7 @@ static const char *kind_name(enum job_kind kind)
 
 static void wake(struct jobs *j)
 {
-    uint64_t one = 1;
-    (void)!write(j->wake, &one, sizeof one); /* the eventfd is full: it wakes the thread anyway */
+    (void)!eventfd_write(j->wake, 1); /* the eventfd is full: it wakes the thread anyway */
 }
 
 /* ---- the state machine, under the lock --------------------------------------------------------------------------- */
@@ -291,8 +290,7 @@ int jobs_start(const char *program, struct jobs **ret, struct err *err)
     j->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int e = j->wake < 0 ? errno : thread_start(&j->thread, jobs_main, j);
     if (e) {
-        if (j->wake >= 0)
-            close(j->wake);
+        fd_close(&j->wake);
         free(j->program);
         free(j);
         return err_sys(err, e, "cannot start the thread 'jobs'");

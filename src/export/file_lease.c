@@ -101,8 +101,6 @@ bool file_lease_yield(struct file_lease *h)
 
 void file_lease_close(struct file_lease *h)
 {
-    if (h->fd >= 0)
-        close(h->fd);
-    h->fd = -1;
+    fd_close(&h->fd);
     h->leased = false;
 }

@@ -3,7 +3,7 @@
 
 static int refuse(struct str path, const char *why, const char *way_out, struct err *err)
 {
-    err_set(err, ERR_INVALID, "no bucket can hold '%.*s': %s", (int)min_u64(path.len, 300), path.ptr, why);
+    err_set(err, ERR_INVALID, "no bucket can hold '%.*s': %s", STR_FMT(str_sub(path, 0, 300)), why);
     return err_advise(err, CIS_PATH_NOT_A_KEY, way_out);
 }
 
@@ -11,8 +11,7 @@ int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned v
              struct err *err)
 {
     if (!str_is_utf8(path)) {
-        auto_sbuf shown;
-        sbuf_init(&shown, 4 * path.len);
+        auto_sbuf shown = SBUF(4 * path.len);
         for (size_t i = 0; i < path.len; i++)
             sbuf_addf(&shown, (unsigned char)path.ptr[i] < 0x80 ? "%c" : "\\x%02x", (unsigned char)path.ptr[i]);
         return refuse(sbuf_str(&shown), "its name is not UTF-8", "rename", err);

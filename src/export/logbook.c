@@ -477,9 +477,7 @@ void logbook_free(struct logbook *l)
     map_done(&l->sent);
     arena_free(l->memory);
     sbuf_done(&l->line);
-    if (l->fd >= 0)
-        close(l->fd);
-    if (l->dir >= 0)
-        close(l->dir);
+    fd_close(&l->fd);
+    fd_close(&l->dir);
     free(l);
 }

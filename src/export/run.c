@@ -163,8 +163,7 @@ static void free_run(struct export_run *r)
     plan_done(&r->plan);
     logbook_free(r->logbook);
     verdict_done(&r->counts);
-    if (r->leases.fd >= 0)
-        close(r->leases.fd);
+    fd_close(&r->leases.fd);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);

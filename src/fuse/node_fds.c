@@ -80,7 +80,6 @@ void node_fds_close(struct node_fds *f, uint64_t id, enum node_fd_kind kind)
         }
     }
     pthread_mutex_unlock(&f->lock);
-    if (fd >= 0)
-        close(fd);
+    fd_close(&fd);
     free(empty);
 }

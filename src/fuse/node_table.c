@@ -130,8 +130,7 @@ void nodes_close(struct node_table *t)
         return;
     if (t->head != MAP_FAILED)
         munmap(t->head, t->bytes);
-    if (t->fd >= 0)
-        close(t->fd);
+    fd_close(&t->fd);
     free(t->chains);
     pthread_mutex_destroy(&t->lock);
     free(t);

@@ -3,6 +3,7 @@
 #include "util/thread.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* The only function that changes the state. */
@@ -105,8 +106,7 @@ static void finish_done(struct work *w)
     loop_timer_cancel(h->driver.loop, &h->driver.climb);
     driver_become(&h->driver, DRIVER_ENDED);
     atomic_store(&h->ended, true);
-    uint64_t one = 1;
-    if (write(h->ended_fd, &one, sizeof one) != sizeof one)
+    if (eventfd_write(h->ended_fd, 1) != 0)
         abort(); /* the first write to an eventfd cannot fail */
 }
 

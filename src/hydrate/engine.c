@@ -185,8 +185,8 @@ static void destroy(struct hydrate *h)
     index_free(h->old.index);
     budget_free(h->budget);
     target_free(h->target);
-    auto_clean_fd(&h->barrier.fs_fd);
-    auto_clean_fd(&h->ended_fd);
+    fd_close(&h->barrier.fs_fd);
+    fd_close(&h->ended_fd);
     pthread_mutex_destroy(&h->window.lock);
     progress_done(&h->progress);
     faults_done(&h->faults);

@@ -8,7 +8,7 @@ static void queue_parts(struct hydrate_lane *l, struct hydrate_large *g);
 
 static void large_free(struct hydrate_large *g)
 {
-    auto_clean_fd(&g->fd);
+    fd_close(&g->fd);
     free(g->first.etag);
     free(g->path);
     free(g->have);

@@ -33,11 +33,11 @@ void target_free(struct target *t)
 {
     if (!t)
         return;
-    auto_clean_fd(&t->temporary);
-    auto_clean_fd(&t->data);
-    auto_clean_fd(&t->state);
-    auto_clean_fd(&t->parent);
-    auto_clean_fd(&t->lock);
+    fd_close(&t->temporary);
+    fd_close(&t->data);
+    fd_close(&t->state);
+    fd_close(&t->parent);
+    fd_close(&t->lock);
     free(t->name);
     free(t->state_name);
     free(t->parent_path);
@@ -390,7 +390,7 @@ int target_mark_outdated(const struct target *t, struct str path, struct err *er
 
 static int empty(struct target *t, const char *name, int *fd, struct err *err)
 {
-    auto_clean_fd(fd);
+    fd_close(fd);
     int r = dir_remove(t->state, name, err);
     return r < 0 ? r : dir_make(t->state, name, 0777, fd, err);
 }

@@ -13,7 +13,7 @@ void tree_init(struct tree *t, int root, mode_t mode)
 
 static void slot_done(struct tree_slot *s)
 {
-    auto_clean_fd(&s->fd);
+    fd_close(&s->fd);
     free(s->path);
     s->path = NULL;
 }

@@ -295,10 +295,8 @@ void loop_free(struct loop *l)
     loop_stop_and_join(l);
     while (!list_is_empty(&l->mail)) /* a delivery may post again */
         loop_deliver(l);
-    if (l->wake_fd >= 0)
-        close(l->wake_fd);
-    if (l->epoll_fd >= 0)
-        close(l->epoll_fd);
+    fd_close(&l->wake_fd);
+    fd_close(&l->epoll_fd);
     pthread_mutex_destroy(&l->lock);
     heap_done(&l->timers);
     free(l);

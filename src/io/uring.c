@@ -203,8 +203,7 @@ void uring_free(struct uring *u)
         loop_defer_cancel(u->loop, &u->tail);
         io_uring_queue_exit(&u->ring);
     }
-    if (u->event_fd >= 0)
-        close(u->event_fd);
+    fd_close(&u->event_fd);
     free(u);
 }
 

@@ -83,9 +83,8 @@ static void *lookup_run(void *arg)
 {
     struct lookup *l = arg;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    uint64_t one = 1;
     l->found = getaddrinfo(l->host, NULL, &hints, &found) == 0 ? found : NULL;
-    if (write(l->watch.fd, &one, sizeof one) != sizeof one)
+    if (eventfd_write(l->watch.fd, 1) != 0)
         abort(); /* the first write to an eventfd cannot fail */
     lookup_unref(l);
     return NULL;

@@ -2,13 +2,6 @@
 /* The descriptors that the keeper holds for a mount: its session, and its open files without a name. */
 #include "private.h"
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd)
 {
     int i = k->free_file;
@@ -24,7 +17,7 @@ void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, i
 static void release_at(struct keeper *k, int *at)
 {
     int i = *at;
-    close_fd(&k->files[i].fd);
+    fd_close(&k->files[i].fd);
     *at = k->files[i].next;
     k->files[i].next = k->free_file;
     k->free_file = i;
@@ -43,10 +36,10 @@ void keeper_mount_close(struct keeper *k, struct keeper_mount *v)
 {
     while (v->first_file != NO_FILE)
         release_at(k, &v->first_file);
-    close_fd(&v->control_fd);
-    close_fd(&v->connection_fd);
-    close_fd(&v->fuse_fd);
-    close_fd(&v->memfd);
+    fd_close(&v->control_fd);
+    fd_close(&v->connection_fd);
+    fd_close(&v->fuse_fd);
+    fd_close(&v->memfd);
     table_head_unmap(v->head);
     v->head = NULL;
 }

@@ -178,8 +178,7 @@ int mirror_start(const char *socket, struct mirror **ret, struct err *err)
     m->stop_fd = eventfd(0, EFD_CLOEXEC);
     int e = m->stop_fd < 0 ? errno : thread_start(&m->thread, mirror_thread, m);
     if (e != 0) {
-        if (m->stop_fd >= 0)
-            close(m->stop_fd);
+        fd_close(&m->stop_fd);
         free(m->socket);
         free(m);
         return err_sys(err, e, "cannot start the keeper's mirror");
@@ -190,10 +189,9 @@ int mirror_start(const char *socket, struct mirror **ret, struct err *err)
 
 void mirror_stop(struct mirror *m)
 {
-    uint64_t one = 1;
     if (!m)
         return;
-    (void)!write(m->stop_fd, &one, sizeof(one));
+    (void)!eventfd_write(m->stop_fd, 1);
     pthread_join(m->thread, NULL);
     struct mirror_copy *c;
     while ((c = list_pop(&m->copies, struct mirror_copy, in_copies)) != NULL) {

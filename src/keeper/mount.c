@@ -116,8 +116,7 @@ static int process_start(struct keeper *k, struct keeper_mount *v, struct err *e
         return err_sys(err, errno, "cannot open '%s'", v->head->config.data);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(err, errno, "cannot create a socket pair");
-    if (v->control_fd >= 0)
-        close(v->control_fd);
+    fd_close(&v->control_fd);
     v->control_fd = pair[0];
     auto_fd theirs = pair[1];
     setsockopt(v->control_fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
@@ -157,8 +156,7 @@ static bool process_reap(struct keeper_mount *v, siginfo_t *ret)
     while (r < 0 && errno == EINTR);
     if (r == 0 && ret->si_pid == 0)
         return false;
-    close(v->process_fd);
-    v->process_fd = -1;
+    fd_close(&v->process_fd);
     v->pid = 0;
     return true;
 }

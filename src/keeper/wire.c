@@ -12,9 +12,7 @@ void wire_fds_close(struct wire_fds *f)
 {
     int kept_errno = errno;
     for (size_t i = 0; i < WIRE_FDS_MAX; i++) {
-        if (f->fd[i] >= 0)
-            close(f->fd[i]);
-        f->fd[i] = -1;
+        fd_close(&f->fd[i]);
     }
     errno = kept_errno;
 }

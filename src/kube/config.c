@@ -25,8 +25,7 @@ void kube_config_done(struct kube_config *c)
 
 static char *path_in(const char *directory, struct str name)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 8192);
+    auto_sbuf b = SBUF(8192);
     if (name.len && name.ptr[0] != '/')
         sbuf_addf(&b, "%s/", directory);
     sbuf_add(&b, name);
@@ -90,8 +89,7 @@ static int read_pem(const struct kubeconfig_source *s, const json *j, const char
     if (r < 0)
         return r;
     if (data.len) {
-        auto_sbuf pem;
-        sbuf_init(&pem, FILE_MAX);
+        auto_sbuf pem = SBUF(FILE_MAX);
         if (!base64_parse(data, &pem) || pem.overflow)
             return err_set(err, ERR_INVALID, "the kubeconfig's '%s' is not base64", data_name);
         *ret = str_dup(sbuf_str(&pem));

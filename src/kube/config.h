@@ -33,10 +33,5 @@ must_check int kubeconfig_parse(struct str text, const char *directory, struct k
  * hint only. NULL: there is no token, or it names no issuer. */
 char *kube_config_issuer(const struct kube_config *c);
 
-static inline void auto_clean_kube_config(struct kube_config *c)
-{
-    int kept_errno = errno;
-    kube_config_done(c);
-    errno = kept_errno;
-}
+DEFINE_AUTO_DONE(kube_config, struct kube_config, kube_config_done)
 #define auto_kube_config auto_with(auto_clean_kube_config) struct kube_config

@@ -88,8 +88,7 @@ bool informer_objects_put(struct informer_objects *o, struct str key, const json
     x->text_len = strlen(x->text);
     x->version = str_dup(json_member_str(json_at(tree, "metadata"), "resourceVersion"));
     o->text_bytes += x->text_len;
-    auto_sbuf value;
-    sbuf_init(&value, KUBE_KEY_MAX);
+    auto_sbuf value = SBUF(KUBE_KEY_MAX);
     for (size_t i = 0; i < o->index_count; i++) {
         sbuf_clear(&value);
         o->indexes[i].value(tree, &value);

@@ -265,8 +265,7 @@ static void on_deleted(void *ctx, struct str, const json *)
 
 static void watch(struct kube_elector *l)
 {
-    auto_sbuf selector;
-    sbuf_init(&selector, SELECTOR_MAX);
+    auto_sbuf selector = SBUF(SELECTOR_MAX);
     sbuf_addf(&selector, "metadata.name=%s", l->name);
     struct kube_informer_options o = {.resource = &kube_leases,
                                       .ns = str_of(l->ns),

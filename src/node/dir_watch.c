@@ -105,8 +105,7 @@ void dir_watch_free(struct dir_watch *own_n)
     if (!own_n)
         return;
     loop_unwatch(own_n->loop, &own_n->watch);
-    if (own_n->watch.fd >= 0)
-        close(own_n->watch.fd);
+    fd_close(&own_n->watch.fd);
     for (size_t i = 0; i < own_n->count; i++)
         free(own_n->items[i].name);
     free(own_n->items);

@@ -47,8 +47,7 @@ static int open_same(const struct space *s, const char *id, const struct spec *w
                      struct volume **ret, struct err *err)
 {
     auto_volume v = NULL;
-    auto_sbuf path;
-    sbuf_init(&path, PATH_MAX);
+    auto_sbuf path = SBUF(PATH_MAX);
     space_add_directory(s, id, &path);
     int r = volume_open(path.ptr, &v, err);
     if (r < 0)

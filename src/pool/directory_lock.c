@@ -12,7 +12,7 @@ void directory_lock_release(struct directory_lock *h)
 {
     if (h->dir >= 0)
         flock(h->dir, LOCK_UN);
-    auto_clean_fd(&h->dir);
+    fd_close(&h->dir);
     free(h->path);
     h->path = NULL;
 }
@@ -63,8 +63,7 @@ int directory_lock_take(struct space *s, int parent, const char *id, struct dire
 
 int directory_lock_moved(const struct space *s, int parent, const char *id, struct directory_lock *h, struct err *err)
 {
-    auto_sbuf path;
-    sbuf_init(&path, PATH_MAX);
+    auto_sbuf path = SBUF(PATH_MAX);
     sbuf_addf(&path, "%s/%s/%s", s->path, directory_name(s, parent), id);
     free(h->path);
     h->path = NULL;

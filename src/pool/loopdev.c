@@ -18,7 +18,7 @@ enum {
 
 void loopdev_done(struct loopdev *d)
 {
-    auto_clean_fd(&d->fd);
+    fd_close(&d->fd);
 }
 
 /* A container's /dev has only the nodes from its start, but loop devices may be added at any time. */

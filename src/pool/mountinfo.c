@@ -186,8 +186,7 @@ static int resolve(const char *path, char **ret, struct err *err)
         return err_sys(err, errno, "cannot look up '%s'", parent);
     if (!real)
         return 0;
-    auto_sbuf b;
-    sbuf_init(&b, 2 * PATH_MAX);
+    auto_sbuf b = SBUF(2 * PATH_MAX);
     sbuf_addf(&b, "%s%s%.*s", real, real[1] ? "/" : "", STR_FMT(last));
     return sbuf_take(&b, ret, err);
 }
@@ -321,8 +320,7 @@ int mount_around(const char *path, struct mount *ret, bool *ret_is_root, struct 
 {
     struct mount *all = NULL;
     size_t count = 0;
-    auto_sbuf in_root;
-    sbuf_init(&in_root, 2 * PATH_MAX);
+    auto_sbuf in_root = SBUF(2 * PATH_MAX);
     auto_mem char *real = realpath(path, NULL);
     if (!real)
         return err_sys(err, errno, "cannot look up '%s'", path);
@@ -344,8 +342,7 @@ int mount_that_shows(const char *path, const char *source, char **ret, struct er
     struct mount *all = NULL;
     size_t count = 0;
     auto_mem char *real = NULL;
-    auto_sbuf in_root;
-    sbuf_init(&in_root, 2 * PATH_MAX);
+    auto_sbuf in_root = SBUF(2 * PATH_MAX);
     int r = resolve(path, &real, err);
     if (r == 0)
         r = read_table(STR_NULL, is_any, &all, &count, err);

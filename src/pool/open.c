@@ -265,7 +265,7 @@ static void close_all(struct space *s)
 {
     int *const fds[] = {&s->dir, &s->volumes, &s->making, &s->trash, &s->lock_file};
     for (size_t i = 0; i < countof(fds); i++)
-        auto_clean_fd(fds[i]);
+        fd_close(fds[i]);
     free(s->path);
     s->path = NULL;
 }

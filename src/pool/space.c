@@ -269,8 +269,7 @@ void space_add_directory(const struct space *s, const char *id, struct sbuf *ret
 
 static int open_volume(const struct space *s, const char *id, struct volume **ret, struct err *err)
 {
-    auto_sbuf path;
-    sbuf_init(&path, PATH_MAX);
+    auto_sbuf path = SBUF(PATH_MAX);
     space_add_directory(s, id, &path);
     auto_volume v = NULL;
     int r = volume_open(path.ptr, &v, err);

@@ -40,7 +40,7 @@ void volume_close(struct volume *own_v)
 {
     if (!own_v)
         return;
-    auto_clean_fd(&own_v->dir);
+    fd_close(&own_v->dir);
     spec_free(own_v->spec);
     free(own_v->path);
     free(own_v);
@@ -48,8 +48,7 @@ void volume_close(struct volume *own_v)
 
 char *volume_data_path(const struct volume *v)
 {
-    auto_sbuf b;
-    sbuf_init(&b, PATH_MAX + 16);
+    auto_sbuf b = SBUF(PATH_MAX + 16);
     sbuf_addf(&b, "%s/%s", v->path, VOLUME_DATA);
     return str_dup(sbuf_str(&b));
 }

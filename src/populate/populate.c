@@ -200,8 +200,7 @@ void populate_volume_changed(struct populate *p, struct str name, const json *vo
 {
     if (!p)
         return;
-    auto_sbuf source;
-    sbuf_init(&source, KEY_BYTES_MAX);
+    auto_sbuf source = SBUF(KEY_BYTES_MAX);
     populate_index_source(volume, &source);
     struct str uid = json_str_at(volume, "spec.claimRef.uid");
     populate_enqueue(p, 'v', name);

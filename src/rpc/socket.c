@@ -129,8 +129,7 @@ void listener_stop(struct listener *l)
     }
     int fds[] = {l->acceptor.fd, l->stop_fd};
     for (size_t i = 0; i < countof(fds); i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+        fd_close(&fds[i]);
     acceptor_done(&l->acceptor);
     grpc_server_credentials_release(l->credentials);
     *l = (struct listener){0};

@@ -23,8 +23,7 @@ static bool is_refused(const struct spec_key *key, const struct spec *s, struct 
 
 static int refuse_choice(const struct spec_key *key, const struct spec *s, struct str choice, struct err *err)
 {
-    auto_sbuf supported;
-    sbuf_init(&supported, ERR_TEXT_MAX);
+    auto_sbuf supported = SBUF(ERR_TEXT_MAX);
     struct str rest = str_of(key->choices), one;
     while (str_split(&rest, ' ', &one))
         if (!is_refused(key, s, one))
@@ -90,8 +89,7 @@ static bool can_match(struct str pattern, const struct spec_list *exclude, uint6
 {
     bool found = false;
     for (unsigned v = 0; v < GLOB_EXAMPLES && !(found && *ret_passes); v++) {
-        auto_sbuf path;
-        sbuf_init(&path, PATH_MAX);
+        auto_sbuf path = SBUF(PATH_MAX);
         if (!glob_example(pattern, v, &path) || path_check(sbuf_str(&path), ERR_IGNORED) < 0)
             continue;
         found |= glob_match(pattern, sbuf_str(&path));

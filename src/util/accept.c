@@ -18,9 +18,7 @@ void acceptor_init(struct acceptor *a, int fd)
 
 void acceptor_done(struct acceptor *a)
 {
-    if (a->spare_fd >= 0)
-        close(a->spare_fd);
-    a->spare_fd = -1;
+    fd_close(&a->spare_fd);
 }
 
 /* Whether a connection was accepted and closed. If it left before, the pause of the caller does no harm. */

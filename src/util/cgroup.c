@@ -13,9 +13,8 @@ enum { GROUPS_BYTES_MAX = 64 << 10, LIMIT_BYTES_MAX = 64 };
 static bool read_numbers(int mounts, struct str group, const char *file, uint64_t *ret, size_t count)
 {
     auto_mem char *text = NULL;
-    auto_sbuf path;
+    auto_sbuf path = SBUF(PATH_MAX);
     size_t len;
-    sbuf_init(&path, PATH_MAX);
     sbuf_addf(&path, "%.*s/%s", STR_FMT(group), file);
     if (path.overflow || file_read(mounts, path.ptr, LIMIT_BYTES_MAX, &text, &len, ERR_IGNORED) < 0)
         return false;
@@ -63,8 +62,7 @@ static uint64_t least_on_the_way(int mounts, struct str hierarchy, struct str gr
                                  uint64_t (*limit)(int mounts, struct str group))
 {
     uint64_t least = CGROUP_NO_LIMIT;
-    auto_sbuf path;
-    sbuf_init(&path, PATH_MAX);
+    auto_sbuf path = SBUF(PATH_MAX);
     sbuf_add(&path, hierarchy);
     sbuf_add(&path, group);
     while (!path.overflow && path.len >= hierarchy.len) {

@@ -38,8 +38,7 @@ static int read_all(int fd, const char *name, size_t ceiling, struct sbuf *b, st
 
 static int read_whole(int fd, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
 {
-    auto_sbuf b;
-    sbuf_init(&b, ceiling);
+    auto_sbuf b = SBUF(ceiling);
     int r = read_all(fd, name, ceiling, &b, err);
     if (r < 0)
         return r;
@@ -148,10 +147,8 @@ int file_nameless(int dir, int *ret_fd, struct err *err)
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
         snprintf(name, sizeof name, ".nameless.%016" PRIx64, clock_random());
         fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd >= 0 && unlinkat(dir, name, 0) != 0) {
-            close(fd);
-            fd = -1;
-        }
+        if (fd >= 0 && unlinkat(dir, name, 0) != 0)
+            fd_close(&fd);
     }
     if (fd < 0)
         return err_sys(err, errno, "cannot make a temporary file");

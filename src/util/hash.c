@@ -55,8 +55,7 @@ bool digest_eq(const struct digest *a, const struct digest *b)
 
 bool digest_parse_base64(enum hash_kind kind, struct str text, struct digest *ret)
 {
-    auto_sbuf bytes;
-    sbuf_init(&bytes, HASH_BYTES_MAX);
+    auto_sbuf bytes = SBUF(HASH_BYTES_MAX);
     if (!base64_parse(text, &bytes) || bytes.overflow || bytes.len != hash_size(kind))
         return false;
     *ret = (struct digest){.kind = (uint8_t)kind};

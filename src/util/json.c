@@ -284,8 +284,7 @@ json *json_new_str(struct str value)
 {
     if (str_is_utf8(value))
         return made(json_stringn_nocheck(value.ptr ? value.ptr : "", value.len));
-    auto_sbuf b;
-    sbuf_init(&b, 3 * value.len);
+    auto_sbuf b = SBUF(3 * value.len);
     for (size_t i = 0; i < value.len;) {
         size_t n = str_utf8_char(value, i);
         sbuf_add(&b, n ? str_sub(value, i, n) : STR("\xef\xbf\xbd"));

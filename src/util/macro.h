@@ -34,7 +34,17 @@
         errno = kept_errno;                                                                                            \
     }
 
-static inline void auto_clean_fd(int *fd)
+/* The same for a struct that is not on the heap. */
+#define DEFINE_AUTO_DONE(name, type, done_function)                                                                    \
+    static inline void auto_clean_##name(type *p)                                                                      \
+    {                                                                                                                  \
+        int kept_errno = errno;                                                                                        \
+        done_function(p);                                                                                              \
+        errno = kept_errno;                                                                                            \
+    }
+
+/* Closes it unless it is negative, and sets it to -1. */
+static inline void fd_close(int *fd)
 {
     int kept_errno = errno;
     if (*fd >= 0)
@@ -42,7 +52,7 @@ static inline void auto_clean_fd(int *fd)
     *fd = -1;
     errno = kept_errno;
 }
-#define auto_fd auto_with(auto_clean_fd) int
+#define auto_fd auto_with(fd_close) int
 
 static inline int take_fd(int *fd)
 {

@@ -118,8 +118,7 @@ static struct metric_series *other_series(struct metric *m)
 {
     if (m->other)
         return m->other;
-    auto_sbuf b;
-    sbuf_init(&b, 4096);
+    auto_sbuf b = SBUF(4096);
     for (size_t i = 0; i < m->label_count; i++)
         add_label(&b, m->label_names[i], "other");
     m->other = new_series(m, b.ptr);
@@ -142,8 +141,7 @@ static struct metric_series *find_or_add(struct metric *m, const char *labels)
 
 struct metric_series *metric_series(struct metric *m, ...)
 {
-    auto_sbuf b;
-    sbuf_init(&b, 4096);
+    auto_sbuf b = SBUF(4096);
     va_list args;
     va_start(args, m);
     for (size_t i = 0; i < m->label_count; i++)

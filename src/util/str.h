@@ -126,12 +126,7 @@ static inline struct str sbuf_str(const struct sbuf *b)
     return (struct str){b->ptr, b->len};
 }
 
-static inline void auto_clean_sbuf(struct sbuf *b)
-{
-    int kept_errno = errno;
-    sbuf_done(b);
-    errno = kept_errno;
-}
+DEFINE_AUTO_DONE(sbuf, struct sbuf, sbuf_done)
 #define auto_sbuf auto_with(auto_clean_sbuf) struct sbuf
 
 /* "0a1b..." of `len` bytes. buf of 2 * len + 1; returns buf. */

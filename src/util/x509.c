@@ -125,8 +125,7 @@ int x509_make_server(const struct x509_pair *authority, const char *const *names
         return err_set(err, ERR_INVALID, "the authority's certificate or key cannot be read");
     auto_pkey key = EVP_EC_gen("P-256");
     auto_x509 x = X509_new();
-    auto_sbuf alternatives;
-    sbuf_init(&alternatives, NAMES_MAX);
+    auto_sbuf alternatives = SBUF(NAMES_MAX);
     if (!add_names(names, count, &alternatives) || !key || !x || !set_head(x, names[0], life, key) ||
         X509_set_issuer_name(x, X509_get_subject_name(issuer)) != 1 ||
         !set_extension(x, issuer, NID_basic_constraints, "critical,CA:FALSE") ||

@@ -46,8 +46,7 @@ static void local_close(struct store *s)
         return;
     for (size_t i = 0; i < countof(l->idle); i++)
         walk_free(l->idle[i].walk);
-    if (l->root >= 0)
-        close(l->root);
+    fd_close(&l->root);
     pthread_mutex_destroy(&l->lock);
     free(l->path);
     free(l);
@@ -87,10 +86,8 @@ static void local_start(struct store_job *job)
 static void release_local_job(struct store_job *job)
 {
     struct local_job *j = container_of(job, struct local_job, job);
-    if (j->fd >= 0)
-        close(j->fd);
-    if (j->parent >= 0)
-        close(j->parent);
+    fd_close(&j->fd);
+    fd_close(&j->parent);
     free(j->buf);
     object_page_done(&j->page);
     sbuf_done(&j->token);

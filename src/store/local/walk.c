@@ -65,9 +65,7 @@ static int compare(const void *a, const void *b, void *level)
 
 static void level_done(struct walk_level *l)
 {
-    if (l->fd >= 0)
-        close(l->fd);
-    l->fd = -1;
+    fd_close(&l->fd);
     sbuf_done(&l->text);
     sbuf_done(&l->last);
     free(l->entries);
@@ -86,8 +84,7 @@ void walk_free(struct local_walk *w)
     sbuf_done(&w->after);
     sbuf_done(&w->last_skipped);
     sbuf_done(&w->path);
-    if (w->root >= 0)
-        close(w->root);
+    fd_close(&w->root);
     free(w);
 }
 

@@ -74,10 +74,8 @@ static int make_hidden(struct local_job *j, int root, local_visit_fn *make, stru
         if (r < 0)
             continue;
         r = make(j, err);
-        if (r < 0) {
-            close(j->parent);
-            j->parent = -1;
-        }
+        if (r < 0)
+            fd_close(&j->parent);
     }
     return r;
 }

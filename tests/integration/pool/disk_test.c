@@ -115,7 +115,7 @@ static void a_full_volume_says_so_and_its_neighbour_feels_nothing(void **state)
     assert_int_equal(errnum, 0);
     auto_fd fd = open(at("other/data/y"), O_RDONLY);
     assert_int_equal(syncfs(fd), 0);
-    auto_clean_fd(&fd);
+    fd_close(&fd);
     drop_volume(&full);
     drop_volume(&other);
 }
@@ -137,7 +137,7 @@ static void a_mounted_volume_grows_under_its_writer(void **state)
     assert_in_range(total_bytes(&v), 85 * MIB, 96 * MIB);
     static const char chunk[MIB];
     assert_int_equal(write(held, chunk, sizeof chunk), sizeof chunk);
-    auto_clean_fd(&held);
+    fd_close(&held);
     assert_in_range(fill(&v, "x", 48 * MIB, &errnum), 48 * MIB, 48 * MIB);
     drop_volume(&v);
 }
@@ -172,7 +172,7 @@ static void a_growth_cut_short_anywhere_ends_with_the_next_attach(void **state)
     v.disk.capacity_bytes = 80 * MIB;
     must(disk_attach(&v.disk, &err));
     assert_in_range(total_bytes(&v), 72 * MIB, 80 * MIB);
-    auto_clean_fd(&image);
+    fd_close(&image);
     drop_volume(&v);
 }
 
@@ -206,7 +206,7 @@ static void a_volume_in_use_is_not_detached(void **state)
     must(disk_attach(&v.disk, &err));
     auto_fd held = open(at("used/data"), O_RDONLY | O_DIRECTORY);
     must_fail(ERR_BUSY, 3010, disk_detach(&v.disk, &err));
-    auto_clean_fd(&held);
+    fd_close(&held);
     mkdir(at("pod"), 0755);
     must(mount_bind(AT_FDCWD, at("used/data"), at("pod"), false, &err));
     must_fail(ERR_BUSY, 3010, disk_detach(&v.disk, &err));
@@ -232,7 +232,7 @@ static void a_lazily_unmounted_volume_is_attached_over_its_old_device(void **sta
     struct stat st;
     assert_int_equal(stat(at("lazy/data/x"), &st), 0);
     assert_int_equal(st.st_size, MIB + 1);
-    auto_clean_fd(&held);
+    fd_close(&held);
     drop_volume(&v);
 }
 
@@ -267,7 +267,7 @@ static void a_destroyed_image_is_corrupt_and_leaks_no_device(void **state)
     struct err err = {0};
     assert_true(disk_attach(&v.disk, &err) < 0);
     assert_int_equal(loops_here(), 0);
-    auto_clean_fd(&image);
+    fd_close(&image);
     drop_volume(&v);
 }
 
@@ -293,7 +293,7 @@ static void trimming_gives_no_space_away(void **state)
     assert_int_equal(syncfs(root), 0);
     assert_int_equal(ioctl(root, FITRIM, &range), -1);
     assert_int_equal(errno, EOPNOTSUPP);
-    auto_clean_fd(&root);
+    fd_close(&root);
     assert_int_equal(stat(at("trim/data/v/data.img"), &after), 0);
     assert_true(after.st_blocks >= before.st_blocks);
     drop_volume(&v);
@@ -313,7 +313,7 @@ static void bytes_without_backing_are_counted(void **state)
     assert_int_equal(bytes, 0);
     auto_fd image = open(at("holes/data.img"), O_RDWR | O_CLOEXEC);
     assert_int_equal(fallocate(image, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 26 * MIB, 4 * MIB), 0);
-    auto_clean_fd(&image);
+    fd_close(&image);
     must(disk_unbacked(&v.disk, &bytes, &err));
     assert_in_range(bytes, 3 * MIB, 4 * MIB);
     must(disk_attach(&v.disk, &err));

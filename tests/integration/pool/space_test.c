@@ -289,7 +289,7 @@ static void neighbours_files_and_the_reserve_are_not_promised(void **state)
     assert_int_equal(fallocate(other, 0, 0, 100 * MIB), 0);
     must(space_usage(s, &after, &err));
     assert_in_range(before.available_bytes - after.available_bytes, 99 * MIB, 101 * MIB);
-    auto_clean_fd(&other);
+    fd_close(&other);
     space_close(take(&s));
     space_close(take(&careful));
     drop_pool_disk(&p);
@@ -310,7 +310,7 @@ static void holes_in_an_image_are_not_promised_to_others(void **state)
     assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 80 * MIB, 16 * MIB), 0);
     must(space_usage(s, &after, &err));
     assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
-    auto_clean_fd(&fd);
+    fd_close(&fd);
     erase(s, v);
     volume_close(take(&v));
     space_close(take(&s));
