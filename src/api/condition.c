@@ -113,11 +113,5 @@ int api_conditions_read(const json *j, struct api_conditions *ret, struct err *e
 
 json *api_conditions_json(const struct api_conditions *c)
 {
-    json *array = json_new_array();
-    for (size_t i = 0; i < c->count; i++) {
-        json *j = json_new_object();
-        json_fields_write(j, fields, countof(fields), &c->items[i]);
-        json_append(array, j);
-    }
-    return array;
+    return json_fields_list(fields, countof(fields), c->items, c->count, sizeof c->items[0]);
 }

@@ -123,13 +123,7 @@ static int faults_read(const json *j, const struct json_field *rows, struct api_
 
 static json *faults_json(const struct api_faults *f, const struct json_field *rows)
 {
-    json *array = json_new_array();
-    for (size_t i = 0; i < f->count; i++) {
-        json *j = json_new_object();
-        json_fields_write(j, rows, FAULT_FIELD_COUNT, &f->items[i]);
-        json_append(array, j);
-    }
-    return array;
+    return json_fields_list(rows, FAULT_FIELD_COUNT, f->items, f->count, sizeof f->items[0]);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -137,12 +137,9 @@ unsigned reply_with_error(const struct err *err, struct sbuf *ret)
 {
     char id[ERR_ID_TEXT_MAX];
     auto_json j = json_new_object();
-    if (err->id)
-        json_set_str(j, "error.id", str_of(err_id_text(err->id, id)));
-    json_set_str(j, "error.code", str_of(err_code_name(err->code)));
-    json_set_str(j, "error.message", str_of(err->text));
-    if (err->advice[0])
-        json_set_str(j, "error.advice", str_of(err->advice));
+    json_set_strings(j, {"?error.id", str_of(err_id_text(err->id, id))},
+                     {"error.code", str_of(err_code_name(err->code))}, {"error.message", str_of(err->text)},
+                     {"?error.advice", str_of(err->advice)});
     auto_mem char *text = json_text(j, 0);
     sbuf_adds(ret, text);
     return status_of(err);

@@ -52,8 +52,7 @@ static json *secret_of(const struct publisher *p, struct cert_set *s, struct str
     json_set_str(j, "kind", STR("Secret"));
     json_set_str(j, "metadata.name", STR(PUBLISH_SECRET));
     json_set_str(j, "metadata.namespace", str_of(p->ns));
-    if (version.len)
-        json_set_str(j, "metadata.resourceVersion", version);
+    json_set_strings(j, {"?metadata.resourceVersion", version});
     for (size_t i = 0; i < countof(fields); i++) {
         const char *text = *text_at(s, &fields[i]);
         auto_sbuf b = SBUF(VALUE_MAX);

@@ -125,13 +125,8 @@ static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct e
     int64_t now = clock_wall_ns() / (int64_t)NS_PER_SECOND;
     auto_json header = json_new_object();
     auto_json claims = json_new_object();
-    json_set_str(header, "alg", STR("RS256"));
-    json_set_str(header, "typ", STR("JWT"));
-    if (id.len)
-        json_set_str(header, "kid", id);
-    json_set_str(claims, "iss", email);
-    json_set_str(claims, "scope", STR(SCOPE));
-    json_set_str(claims, "aud", str_of(s->url));
+    json_set_strings(header, {"alg", STR("RS256")}, {"typ", STR("JWT")}, {"?kid", id});
+    json_set_strings(claims, {"iss", email}, {"scope", STR(SCOPE)}, {"aud", str_of(s->url)});
     json_set_i64(claims, "iat", now);
     json_set_i64(claims, "exp", now + ASSERTION_SECONDS);
     auto_mem char *h = json_text(header, 0);
@@ -215,12 +210,11 @@ static void fetch_federation(struct creds *c, struct worker *w)
         return;
     }
     auto_json j = json_new_object();
-    json_set_str(j, "grantType", STR("urn:ietf:params:oauth:grant-type:token-exchange"));
-    json_set_str(j, "audience", audience);
-    json_set_str(j, "scope", STR("https://www.googleapis.com/auth/cloud-platform"));
-    json_set_str(j, "requestedTokenType", STR("urn:ietf:params:oauth:token-type:access_token"));
-    json_set_str(j, "subjectTokenType", type);
-    json_set_str(j, "subjectToken", s->subject ? str_of(s->subject) : str_trim((struct str){token, len}));
+    json_set_strings(j, {"grantType", STR("urn:ietf:params:oauth:grant-type:token-exchange")}, {"audience", audience},
+                     {"scope", STR("https://www.googleapis.com/auth/cloud-platform")},
+                     {"requestedTokenType", STR("urn:ietf:params:oauth:token-type:access_token")},
+                     {"subjectTokenType", type},
+                     {"subjectToken", s->subject ? str_of(s->subject) : str_trim((struct str){token, len})});
     auto_mem char *text = json_text(j, 0);
     post(s, w, "application/json", str_of(text));
     explicit_bzero(text, strlen(text));

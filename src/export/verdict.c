@@ -205,13 +205,8 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
     json_set_u64(j, "version", VERSION);
     json_fields_write(j, verdict_fields, countof(verdict_fields), v);
     json_fields_write(j, count_fields, countof(count_fields), v);
-    json *failures = json_new_array();
-    for (size_t i = 0; i < v->failed_count; i++) {
-        json *failure = json_new_object();
-        json_fields_write(failure, failure_fields, countof(failure_fields), &v->failed[i]);
-        json_append(failures, failure);
-    }
-    json_set(j, "failures", failures);
+    json_set(j, "failures",
+             json_fields_list(failure_fields, countof(failure_fields), v->failed, v->failed_count, sizeof *v->failed));
     auto_mem char *text = json_text(j, 2);
     int r = file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
     return r < 0 ? err_wrap(err, "writing '" VOLUME_EXPORT "/" VERDICT_FILE "'") : 0;

@@ -95,13 +95,9 @@ static char *delete_options(const struct kube_request *r)
 {
     static const char *const policies[] = {[KUBE_BACKGROUND] = "Background", [KUBE_FOREGROUND] = "Foreground"};
     auto_json j = json_new_object();
-    json_set_str(j, "apiVersion", STR("v1"));
-    json_set_str(j, "kind", STR("DeleteOptions"));
-    json_set_str(j, "propagationPolicy", str_of(policies[r->propagation]));
-    if (r->uid.len)
-        json_set_str(j, "preconditions.uid", r->uid);
-    if (r->resource_version.len)
-        json_set_str(j, "preconditions.resourceVersion", r->resource_version);
+    json_set_strings(j, {"apiVersion", STR("v1")}, {"kind", STR("DeleteOptions")},
+                     {"propagationPolicy", str_of(policies[r->propagation])}, {"?preconditions.uid", r->uid},
+                     {"?preconditions.resourceVersion", r->resource_version});
     return json_text(j, 0);
 }
 

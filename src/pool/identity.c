@@ -3,7 +3,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/hash.h"
-#include "util/json.h"
+#include "util/json_fields.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -105,6 +105,13 @@ int identity_add_earlier(struct pool_identity *i, struct str uuid, bool given_up
 
 /* ---- cistern.json ------------------------------------------------------------------------------------------------ */
 
+#define AT(f) .offset = offsetof(struct identity_earlier, f), .size = sizeof(((struct identity_earlier *)NULL)->f)
+static const struct json_field earlier_fields[] = {
+    {"uuid", JSON_BUFFER, JSON_REQUIRED | JSON_ALWAYS, AT(uuid)},
+    {"givenUp", JSON_BOOL, JSON_REQUIRED | JSON_ALWAYS, AT(given_up)},
+};
+#undef AT
+
 void identity_make(struct pool_identity *ret)
 {
     *ret = (struct pool_identity){0};
@@ -120,15 +127,10 @@ int identity_write(int dir, const struct space_options *o, const struct pool_ide
     json_set_str(j, "pool", str_of(o->name));
     json_set_str(j, "node", str_of(o->node));
     json_set_str(j, "createdAt", str_of(i->created));
-    json *list = i->earlier_count ? json_new_array() : NULL;
-    for (size_t k = 0; k < i->earlier_count; k++) {
-        json *e = json_new_object();
-        json_set_str(e, "uuid", str_of(i->earlier[k].uuid));
-        json_set_bool(e, "givenUp", i->earlier[k].given_up);
-        json_append(list, e);
-    }
-    if (list)
-        json_set(j, "replaces", list);
+    if (i->earlier_count)
+        json_set(j, "replaces",
+                 json_fields_list(earlier_fields, countof(earlier_fields), i->earlier, i->earlier_count,
+                                  sizeof i->earlier[0]));
     auto_mem char *text = json_text(j, 2);
     int r = file_replace(dir, IDENTITY, str_of(text), 0644, err);
     return r < 0 ? err_wrap(err, "writing the identity of the pool '%s'", o->path) : 0;
@@ -150,15 +152,12 @@ static int parse_earlier(const json *j, struct pool_identity *ret, struct err *e
     const json *list = NULL;
     int r = json_opt_list(j, "replaces", &list, err);
     for (size_t k = 0; r == 0 && k < json_count(list); k++) {
-        struct str uuid;
-        bool given_up;
-        r = json_get_str(json_item(list, k), "uuid", &uuid, err);
-        if (r == 0)
-            r = json_get_bool(json_item(list, k), "givenUp", &given_up, err);
-        if (r == 0 && !spec_uuid_is_valid(uuid))
+        struct identity_earlier e = {0};
+        r = json_fields_read(json_item(list, k), earlier_fields, countof(earlier_fields), &e, err);
+        if (r == 0 && !spec_uuid_is_valid(str_of(e.uuid)))
             r = err_set(err, ERR_INVALID, "'replaces.%zu' is not %d hexadecimal digits", k, SPEC_UUID_LEN);
         if (r == 0)
-            r = identity_add_earlier(ret, uuid, given_up, err);
+            r = identity_add_earlier(ret, str_of(e.uuid), e.given_up, err);
     }
     return r;
 }

@@ -79,19 +79,22 @@ static const struct json_field fields[] = {
 };
 #undef AT
 
+#define AT(f) .offset = offsetof(struct record_target, f)
+static const struct json_field target_fields[] = {
+    {"path", JSON_TEXT, JSON_REQUIRED, AT(path)},
+    {"readOnly", JSON_BOOL, JSON_REQUIRED | JSON_ALWAYS, AT(read_only)},
+};
+#undef AT
+
 static int read_targets(const json *j, struct record *r, struct err *err)
 {
     const json *list = json_at(j, "targets");
     for (size_t i = 0; i < json_count(list); i++) {
-        struct str path;
-        bool read_only;
-        int e = json_get_str(json_item(list, i), "path", &path, err);
+        struct record_target t = {0};
+        int e = json_fields_read(json_item(list, i), target_fields, countof(target_fields), &t, err);
         if (e == 0)
-            e = json_get_bool(json_item(list, i), "readOnly", &read_only, err);
-        if (e < 0)
-            return e;
-        auto_mem char *copy = str_dup(path);
-        e = record_add(r, copy, read_only, err);
+            e = record_add(r, t.path ? t.path : "", t.read_only, err);
+        json_fields_clear(target_fields, countof(target_fields), &t);
         if (e < 0)
             return e;
     }
@@ -228,14 +231,9 @@ int record_write(int dir, const struct record *r, struct err *err)
     json_fields_write(j, fields, countof(fields), r);
     if (r->has_group)
         json_set_u64(j, "group", r->group);
-    json *targets = json_new_array();
-    for (size_t i = 0; i < r->target_count; i++) {
-        json *t = json_new_object();
-        json_set_str(t, "path", str_of(r->targets[i].path));
-        json_set_bool(t, "readOnly", r->targets[i].read_only);
-        json_append(targets, t);
-    }
-    json_set(j, "targets", targets);
+    json_set(
+        j, "targets",
+        json_fields_list(target_fields, countof(target_fields), r->targets, r->target_count, sizeof r->targets[0]));
     auto_mem char *text = json_text(j, 0);
     int replaced = file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
     if (replaced != -ERR_NO_SPACE)

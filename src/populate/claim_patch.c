@@ -149,11 +149,8 @@ json *pv_hand_over_patch(const struct claim_pv *pv, const struct claim *target)
     json_set(j, "metadata.annotations", annotations);
     if (pv->saved_policy.len)
         json_set_str(j, "spec.persistentVolumeReclaimPolicy", pv->saved_policy);
-    json_set_str(j, "spec.claimRef.apiVersion", STR("v1"));
-    json_set_str(j, "spec.claimRef.kind", STR("PersistentVolumeClaim"));
-    json_set_str(j, "spec.claimRef.namespace", target->namespace);
-    json_set_str(j, "spec.claimRef.name", target->name);
-    json_set_str(j, "spec.claimRef.uid", target->uid);
-    json_set_str(j, "spec.claimRef.resourceVersion", target->version);
+    json_set_strings(j, {"spec.claimRef.apiVersion", STR("v1")}, {"spec.claimRef.kind", STR("PersistentVolumeClaim")},
+                     {"spec.claimRef.namespace", target->namespace}, {"spec.claimRef.name", target->name},
+                     {"spec.claimRef.uid", target->uid}, {"spec.claimRef.resourceVersion", target->version});
     return j;
 }

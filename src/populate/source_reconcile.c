@@ -79,7 +79,6 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
         return 0;
     }
     auto_json before = api_source_status_json(s);
-    auto_mem char *before_text = json_text(before, 0);
     struct volume_walk g = {.source = s, .err = err};
     source_status_begin(s);
     r = kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, volume_seen, &g);
@@ -96,8 +95,7 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
     if (m)
         m->probes = probe.count;
     auto_json after = api_source_status_json(s);
-    auto_mem char *after_text = json_text(after, 0);
-    if (strcmp(before_text, after_text) == 0)
+    if (json_same(before, after))
         return 0;
     if (m) {
         m->written_ns = now_ns;

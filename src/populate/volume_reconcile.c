@@ -446,12 +446,6 @@ static int order_retry(struct volume_view *v, json *own_spec)
     return wake_node(v); /* after the order was written */
 }
 
-static bool same_json(const json *a, const json *b)
-{
-    auto_mem char *one = json_text(a, 0), *other = json_text(b, 0);
-    return strcmp(one, other) == 0;
-}
-
 /* Changes of spec.retry apply to existing volumes; all other fields were copied for good. If a controller died between
  * writing the order and waking the node, the node has not processed the order: wake it again. */
 static int follow_source(struct volume_view *v)
@@ -465,11 +459,10 @@ static int follow_source(struct volume_view *v)
         source->meta.generation == volume->source_generation || api_source_spec(source, &want, ERR_IGNORED) < 0 ||
         api_volume_spec(volume, &have, ERR_IGNORED) < 0)
         return 0;
-    json *wanted = spec_retry_json(want);
+    auto_json wanted = spec_retry_json(want);
     auto_json had = spec_retry_json(have);
-    if (!same_json(wanted, had))
-        return order_retry(v, wanted);
-    json_free(wanted);
+    if (!json_same(wanted, had))
+        return order_retry(v, take(&wanted));
     bool unseen = volume->retry && !api_volume_was_seen(volume);
     return unseen && v->node == CLAIM_NODE_READY ? wake_node(v) : 0;
 }

@@ -47,20 +47,18 @@ static int unknown(const char *path, struct err *err)
 /* Text is a string, a list is an array: Cistern writes no other type. */
 static bool is_of_type(const struct spec_key *key, const json *value)
 {
-    struct str text;
-    auto_mem char *written = json_text(value, 0);
     switch (key->type) {
     case TYPE_PATTERNS:
     case TYPE_FLAGS:
     case TYPE_SOURCES:
-        return written[0] == '[';
+        return json_kind_of(value) == '[';
     case TYPE_BOOL:
-        return strcmp(written, "true") == 0 || strcmp(written, "false") == 0;
+        return json_kind_of(value) == 't';
     case TYPE_COUNT:
     case TYPE_BYTES:
-        return written[0] >= '0' && written[0] <= '9';
+        return json_kind_of(value) == '0';
     default:
-        return json_as_str(value, &text);
+        return json_kind_of(value) == '"';
     }
 }
 
@@ -103,18 +101,10 @@ static bool is_object_path(const char *path)
     return false;
 }
 
-/* `retry: {}` sets nothing. */
-static bool is_empty_object(const json *value)
-{
-    auto_mem char *written = json_text(value, 0);
-    return strcmp(written, "{}") == 0;
-}
-
 static int read_fields(struct spec *s, const json *object, const char *prefix, enum section section, unsigned depth,
                        struct err *err)
 {
-    auto_mem char *written = object ? json_text(object, 0) : NULL;
-    if (depth == DEPTH_MAX || !written || written[0] != '{')
+    if (depth == DEPTH_MAX || json_kind_of(object) != '{')
         return err_set(err, ERR_INVALID, "'%s' is not an object", prefix[0] ? prefix : "parameters or source");
     for (void *i = json_iter(object); i; i = json_iter_next(object, i)) {
         struct str name = json_iter_key(i);
@@ -123,9 +113,9 @@ static int read_fields(struct spec *s, const json *object, const char *prefix, e
         if (n >= (int)sizeof path || str_find(name, '.') >= 0)
             return unknown(path, err);
         const json *value = json_iter_value(i);
-        bool is_object = json_iter(value) != NULL || is_empty_object(value);
-        int r = is_object && is_object_path(path) ? read_fields(s, value, path, section, depth + 1, err)
-                                                  : read_field(s, path, section, value, err);
+        int r = json_kind_of(value) == '{' && is_object_path(path)
+                    ? read_fields(s, value, path, section, depth + 1, err)
+                    : read_field(s, path, section, value, err);
         if (r < 0)
             return r;
     }

@@ -122,7 +122,7 @@ static struct str str_value(const json *j)
         const json *found;                                                                                             \
         int r = need(j, path, wanted, &found, err);                                                                    \
         if (r == 0)                                                                                                    \
-            *ret = (type)value(found);                                                                                 \
+            *ret = value(found);                                                                                       \
         return r;                                                                                                      \
     }                                                                                                                  \
     int json_opt_##name(const json *j, const char *path, type *ret, struct err *err)                                   \
@@ -130,32 +130,20 @@ static struct str str_value(const json *j)
         const json *found;                                                                                             \
         int r = find(j, path, wanted, &found, err);                                                                    \
         if (r == 0 && found)                                                                                           \
-            *ret = (type)value(found);                                                                                 \
+            *ret = value(found);                                                                                       \
         return r;                                                                                                      \
     }
 // NOLINTEND(bugprone-macro-parentheses)
 
-DEFINE_READ(u64, uint64_t, WANT_NATURAL, json_integer_value)
+static uint64_t natural_value(const json *j)
+{
+    return (uint64_t)json_integer_value(j);
+}
+
+DEFINE_READ(str, struct str, WANT_STRING, str_value)
+DEFINE_READ(u64, uint64_t, WANT_NATURAL, natural_value)
 DEFINE_READ(i64, int64_t, WANT_INTEGER, json_integer_value)
 DEFINE_READ(bool, bool, WANT_BOOL, json_is_true)
-
-int json_get_str(const json *j, const char *path, struct str *ret, struct err *err)
-{
-    const json *found;
-    int r = need(j, path, WANT_STRING, &found, err);
-    if (r == 0)
-        *ret = str_value(found);
-    return r;
-}
-
-int json_opt_str(const json *j, const char *path, struct str *ret, struct err *err)
-{
-    const json *found;
-    int r = find(j, path, WANT_STRING, &found, err);
-    if (r == 0 && found)
-        *ret = str_value(found);
-    return r;
-}
 
 int json_read_strings(const json *j, const struct json_string *strings, size_t count, struct err *err)
 {
@@ -207,6 +195,13 @@ bool json_holds(const json *j, struct str text)
     for (size_t i = 0; !found && i < json_count(j); i++)
         found = json_as_str(json_item(j, i), &s) && str_eq(s, text);
     return found;
+}
+
+char json_kind_of(const json *j)
+{
+    static const char kinds[] = {[JSON_OBJECT] = '{', [JSON_ARRAY] = '[', [JSON_STRING] = '"', [JSON_INTEGER] = '0',
+                                 [JSON_REAL] = '0',   [JSON_TRUE] = 't',  [JSON_FALSE] = 't',  [JSON_NULL] = 'n'};
+    return j ? kinds[json_typeof(j)] : 'n';
 }
 
 bool json_as_str(const json *j, struct str *ret)
@@ -339,6 +334,15 @@ void json_set_str(json *j, const char *path, struct str value)
     json_set(j, path, json_new_str(value));
 }
 
+void json_write_strings(json *j, const struct json_value *values, size_t count)
+{
+    for (const struct json_value *v = values; v < values + count; v++) {
+        bool is_optional = v->path[0] == '?';
+        if (!is_optional || v->value.len)
+            json_set_str(j, v->path + is_optional, v->value);
+    }
+}
+
 void json_set_u64(json *j, const char *path, uint64_t value)
 {
     json_set(j, path, made(json_integer((json_int_t)min_u64(value, INT64_MAX))));
@@ -387,6 +391,11 @@ json *json_take_at(json *j, const char *path)
 void json_remove(json *j, const char *path)
 {
     json_free(json_take_at(j, path));
+}
+
+bool json_same(const json *a, const json *b)
+{
+    return json_equal(a, b);
 }
 
 json *json_copy_of(const json *j)

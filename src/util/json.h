@@ -52,6 +52,7 @@ must_check int json_check_object(const json *j, const char *what, struct err *er
 const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */
 const json *json_item(const json *j, size_t index); /* of an array */
+char json_kind_of(const json *j); /* '{', '[', '"', '0' (a number), 't' (true or false); 'n': null or missing */
 bool json_as_str(const json *j, struct str *ret);
 bool json_holds(const json *j, struct str text);                  /* is it this string, or a list with it? */
 struct str json_str_at(const json *j, const char *path);          /* STR_NULL if there is no string */
@@ -74,6 +75,17 @@ json *json_new_bool(bool value);
 json *json_new_null(void);
 void json_set(json *j, const char *path, json *own_value);
 void json_set_str(json *j, const char *path, struct str value);
+/* Several strings. An empty value is omitted if its path begins with '?'.
+ *
+ *     json_set_strings(j, {"metadata.name", name}, {"?metadata.namespace", ns}); */
+struct json_value {
+    const char *path;
+    struct str value;
+};
+void json_write_strings(json *j, const struct json_value *values, size_t count);
+#define json_set_strings(j, ...)                                                                                       \
+    json_write_strings((j), (const struct json_value[]){__VA_ARGS__},                                                  \
+                       countof(((const struct json_value[]){__VA_ARGS__})))
 void json_set_u64(json *j, const char *path, uint64_t value);
 void json_set_i64(json *j, const char *path, int64_t value);
 void json_set_bool(json *j, const char *path, bool value);
@@ -82,6 +94,7 @@ void json_append(json *array, json *own_value);
 void json_append_str(json *array, struct str value);
 void json_extend(json *array, json *own_array); /* moves the elements behind those of `array` */
 void json_remove(json *j, const char *path);    /* absent is fine */
+bool json_same(const json *a, const json *b);   /* the members of an object in any order; false of NULL */
 json *json_copy_of(const json *j);              /* the whole tree, the caller's */
 json *json_take_at(json *j, const char *path);  /* moves it out: it is the caller's; NULL if missing */
 

@@ -186,6 +186,18 @@ void json_fields_write(json *j, const struct json_field *fields, size_t count, c
         write_field(j, f, field_in(f, object));
 }
 
+json *json_fields_list(const struct json_field *fields, size_t count, const void *items, size_t item_count,
+                       size_t item_size)
+{
+    json *list = json_new_array();
+    for (size_t i = 0; i < item_count; i++) {
+        json *item = json_new_object();
+        json_fields_write(item, fields, count, (const char *)items + i * item_size);
+        json_append(list, item);
+    }
+    return list;
+}
+
 void json_fields_clear(const struct json_field *fields, size_t count, void *object)
 {
     for (const struct json_field *f = fields; f < fields + count; f++) {

@@ -51,5 +51,9 @@ must_check int json_fields_read(const json *j, const struct json_field *fields, 
 /* Writes the fields that are not zero, or JSON_ALWAYS, into `j`. */
 void json_fields_write(json *j, const struct json_field *fields, size_t count, const void *object);
 
+/* A list of objects, one for each of the `item_count` structs of `item_size` bytes. The caller frees. */
+json *json_fields_list(const struct json_field *fields, size_t count, const void *items, size_t item_count,
+                       size_t item_size);
+
 /* Frees the fields of JSON_TEXT and sets them to NULL. */
 void json_fields_clear(const struct json_field *fields, size_t count, void *object);

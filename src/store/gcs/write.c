@@ -14,13 +14,10 @@ static json *new_resource(const struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     json *j = json_new_object();
-    json_set_str(j, "contentType", a->write.content_type.len ? a->write.content_type : STR("application/octet-stream"));
-    if (a->write.storage_class.len)
-        json_set_str(j, "storageClass", a->write.storage_class);
-    if (a->write.idempotency_token.len)
-        json_set_str(j, "metadata.cistern-upload-id", a->write.idempotency_token);
-    if (a->write.owner.len)
-        json_set_str(j, "metadata.cistern-owner", a->write.owner);
+    json_set_strings(
+        j, {"contentType", a->write.content_type.len ? a->write.content_type : STR("application/octet-stream")},
+        {"?storageClass", a->write.storage_class}, {"?metadata.cistern-upload-id", a->write.idempotency_token},
+        {"?metadata.cistern-owner", a->write.owner});
     return j;
 }
 
@@ -204,9 +201,7 @@ static size_t group_count(const struct gcs_job *j)
 static void add_source(json *sources, struct str name, struct str generation)
 {
     json *source = json_new_object();
-    json_set_str(source, "name", name);
-    if (generation.len)
-        json_set_str(source, "objectPreconditions.ifGenerationMatch", generation);
+    json_set_strings(source, {"name", name}, {"?objectPreconditions.ifGenerationMatch", generation});
     json_append(sources, source);
 }
 
@@ -240,9 +235,9 @@ static void build_group(struct store_call *c)
         add_source(sources, piece_name(c, j->level, number, name), sent ? a->parts.list[i].etag : STR_NULL);
     }
     json *resource = json_new_object();
-    json_set_str(resource, "contentType", STR("application/octet-stream"));
-    if (a->write.storage_class.len) /* the pieces of a composition must have its storage class */
-        json_set_str(resource, "storageClass", a->write.storage_class);
+    /* The pieces of a composition must have its storage class. */
+    json_set_strings(resource, {"contentType", STR("application/octet-stream")},
+                     {"?storageClass", a->write.storage_class});
     send_compose(c, piece_name(c, j->level + 1, j->group + 1, name), sources, resource, false);
 }
 
