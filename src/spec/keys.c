@@ -44,7 +44,7 @@ const struct spec_key spec_keys[] = {
      .alphabet = AUDIENCE_MARKS},
     {"include", TYPE_PATTERNS, AT(source.include)},
     {"exclude", TYPE_PATTERNS, AT(source.exclude)},
-    {"sources", TYPE_SOURCES},
+    {"sources", TYPE_SOURCES, AT(source.sources)},
     {"requesterPays", TYPE_PAYER, AT(source.requester_pays), .alphabet = PROJECT_MARKS},
     {"consistency", TYPE_ENUM, AT(source.consistency), .choices = "pinned"},
     {"onChange", TYPE_ENUM, AT(source.on_change), .choices = "fail"},

@@ -19,7 +19,7 @@ enum spec_type {
     TYPE_DURATION, /* uint64_t in ns, stored in whole ms */
     TYPE_PATTERNS, /* struct spec_list of globs */
     TYPE_PAYER,    /* char *: a bool or a billing project */
-    TYPE_SOURCES,  /* source.sources and its count */
+    TYPE_SOURCES,  /* struct spec_parts */
 };
 
 enum spec_change {
@@ -56,4 +56,4 @@ must_check int spec_value_parse(const struct spec_key *key, struct spec *s, stru
 bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b);
 /* Sets `path` in j, unless the value is missing. */
 void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path);
-void spec_value_clear(const struct spec_key *key, struct spec *s);
+void spec_value_free(const struct spec_key *key, struct spec *s); /* its memory */

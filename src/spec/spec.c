@@ -21,7 +21,7 @@ void spec_free(struct spec *own_s)
     if (!own_s)
         return;
     for (size_t i = 0; i < spec_key_count; i++)
-        spec_value_clear(&spec_keys[i], own_s);
+        spec_value_free(&spec_keys[i], own_s);
     free(own_s->name);
     free(own_s);
 }
@@ -137,9 +137,9 @@ static int check_prefix(const struct spec_source *src, const char *uri, struct e
 static int check_source(const struct spec *s, struct err *err)
 {
     const struct spec_source *src = &s->source;
-    if (src->uri && src->source_count)
+    if (src->uri && src->sources.count)
         return contradiction(err, "'uri' and 'sources' are both given: only one is allowed");
-    if (src->source_count && (src->include.count || src->exclude.count))
+    if (src->sources.count && (src->include.count || src->exclude.count))
         return contradiction(err, "'include' and 'exclude' beside 'sources': they belong in its entries");
     for (size_t i = 0; i < spec_source_count(s); i++) {
         int r = check_prefix(src, spec_source_at(s, i).uri, err);
@@ -190,7 +190,7 @@ const char *spec_difference(const struct spec *a, const struct spec *b)
 
 size_t spec_source_count(const struct spec *s)
 {
-    return s->source.uri ? 1 : s->source.source_count;
+    return s->source.uri ? 1 : s->source.sources.count;
 }
 
 struct spec_part spec_source_at(const struct spec *s, size_t index)
@@ -199,7 +199,7 @@ struct spec_part spec_source_at(const struct spec *s, size_t index)
     const struct spec_source *src = &s->source;
     if (src->uri)
         return (struct spec_part){.uri = src->uri, .include = src->include, .exclude = src->exclude};
-    return src->sources[index];
+    return src->sources.items[index];
 }
 
 struct spec_server spec_export_server(const struct spec *s)

@@ -70,6 +70,11 @@ struct spec_part {
     struct spec_list exclude;
 };
 
+struct spec_parts {
+    struct spec_part *items; /* owned */
+    size_t count;
+};
+
 struct spec_params {
     char *pool;            /* "default" */
     uint64_t hydration;    /* enum spec_hydration; enums are 64-bit fields, so one setter serves them all */
@@ -113,8 +118,7 @@ struct spec_source {
     char *identity_provider;
     struct spec_list include;
     struct spec_list exclude;
-    struct spec_part *sources; /* owned */
-    size_t source_count;
+    struct spec_parts sources;
     char *requester_pays; /* NULL: off; "true", or the billing project */
     uint64_t consistency; /* enum spec_consistency */
     uint64_t on_change;   /* enum spec_on_change */

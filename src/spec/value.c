@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each type of value has four functions: parse text, write JSON, compare, clear. JSON is read as text, so that a
- * parameter and a field of volume.json get the same checks. */
+/* Each type of value has functions that parse text, write JSON, and free. JSON is read as text, so that a parameter and
+ * a field of volume.json get the same checks. Values are the same if their JSON is. */
 #include "keys.h"
 #include "util/clock.h"
 #include "util/file.h"
@@ -12,8 +12,7 @@
 struct type {
     int (*parse)(const struct spec_key *key, void *field, struct str text, struct err *err);
     void (*write)(const struct spec_key *key, const void *field, json *j, const char *path);
-    bool (*same)(const void *a, const void *b);
-    void (*clear)(void *field);
+    void (*free)(void *field); /* NULL: it owns nothing */
 };
 
 static int refuse(const struct spec_key *key, struct str text, struct err *err, const char *why, ...) printf_like(4, 5);
@@ -104,13 +103,7 @@ static void text_write(const struct spec_key *, const void *field, json *j, cons
         json_set_str(j, path, str_of(text));
 }
 
-static bool text_same(const void *a, const void *b)
-{
-    const char *x = *(char *const *)a, *y = *(char *const *)b;
-    return x && y ? strcmp(x, y) == 0 : x == y;
-}
-
-static void text_clear(void *field)
+static void text_free(void *field)
 {
     char **p = field;
     free(*p);
@@ -127,16 +120,6 @@ static void number_store(void *field, uint64_t n)
 static uint64_t number_load(const void *field)
 {
     return *(const uint64_t *)field;
-}
-
-static bool number_same(const void *a, const void *b)
-{
-    return number_load(a) == number_load(b);
-}
-
-static void number_clear(void *field)
-{
-    number_store(field, 0);
 }
 
 static void number_write(const struct spec_key *, const void *field, json *j, const char *path)
@@ -215,16 +198,6 @@ static void bool_write(const struct spec_key *, const void *field, json *j, cons
     json_set_bool(j, path, *(const bool *)field);
 }
 
-static bool bool_same(const void *a, const void *b)
-{
-    return *(const bool *)a == *(const bool *)b;
-}
-
-static void bool_clear(void *field)
-{
-    *(bool *)field = false;
-}
-
 static bool choice_index(const struct spec_key *key, struct str text, uint64_t *ret)
 {
     struct str rest = str_of(key->choices), choice;
@@ -261,15 +234,16 @@ static void enum_write(const struct spec_key *key, const void *field, json *j, c
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-static void list_done(struct spec_list *l)
+static void list_free(void *field)
 {
+    struct spec_list *l = field;
     for (size_t i = 0; i < l->count; i++)
         free(l->items[i]);
     free(l->items);
     *l = (struct spec_list){0};
 }
 
-#define auto_list auto_with(list_done) struct spec_list
+#define auto_list auto_with(list_free) struct spec_list
 
 static int list_add(const struct spec_key *key, struct spec_list *l, struct str item, struct err *err)
 {
@@ -324,7 +298,7 @@ static int check_patterns(const struct spec_key *key, const struct spec_list *l,
 
 static void list_move(struct spec_list *to, struct spec_list *from)
 {
-    list_done(to);
+    list_free(to);
     *to = *from;
     *from = (struct spec_list){0};
 }
@@ -349,20 +323,6 @@ static void patterns_write(const struct spec_key *, const void *field, json *j, 
     for (size_t i = 0; i < l->count; i++)
         json_append_str(array, str_of(l->items[i]));
     json_set(j, path, array);
-}
-
-static bool patterns_same(const void *a, const void *b)
-{
-    const struct spec_list *x = a, *y = b;
-    bool same = x->count == y->count;
-    for (size_t i = 0; same && i < x->count; i++)
-        same = strcmp(x->items[i], y->items[i]) == 0;
-    return same;
-}
-
-static void patterns_clear(void *field)
-{
-    list_done(field);
 }
 
 static int flags_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
@@ -393,21 +353,17 @@ static void flags_write(const struct spec_key *key, const void *field, json *j, 
 
 /* ---- the sources of a volume that has several -------------------------------------------------------------------- */
 
-struct parts {
-    struct spec_part *items; /* owned */
-    size_t count;
-};
-
-static void parts_done(struct parts *p)
+static void parts_free(void *field)
 {
+    struct spec_parts *p = field;
     for (size_t i = 0; i < p->count; i++) {
         free(p->items[i].uri);
         free(p->items[i].sub_path);
-        list_done(&p->items[i].include);
-        list_done(&p->items[i].exclude);
+        list_free(&p->items[i].include);
+        list_free(&p->items[i].exclude);
     }
     free(p->items);
-    *p = (struct parts){0};
+    *p = (struct spec_parts){0};
 }
 
 /* Uses the functions of a top-level field for a field of one entry; only the name in the sentence differs. */
@@ -422,9 +378,9 @@ static int part_field(struct spec_part *part, struct str name, const json *value
         return text_parse(&uri, &part->uri, text, err);
     if (str_eq(name, STR("subPath")) && is_text)
         return path_parse(&sub_path, &part->sub_path, text, err);
-    if (str_eq(name, STR("include")) && written[0] == '[')
+    if (str_eq(name, STR("include")) && json_kind_of(value) == '[')
         return patterns_parse(&include, &part->include, str_of(written), err);
-    if (str_eq(name, STR("exclude")) && written[0] == '[')
+    if (str_eq(name, STR("exclude")) && json_kind_of(value) == '[')
         return patterns_parse(&exclude, &part->exclude, str_of(written), err);
     err_set(err, ERR_INVALID,
             "'sources': unknown or wrong field '%.*s': an entry has uri and subPath (strings), include and exclude "
@@ -433,7 +389,7 @@ static int part_field(struct spec_part *part, struct str name, const json *value
     return err_advise(err, CIS_PARAMETER_INVALID);
 }
 
-static int parts_parse(const struct spec_key *key, struct str text, struct parts *p, struct err *err)
+static int read_parts(const struct spec_key *key, struct str text, struct spec_parts *p, struct err *err)
 {
     auto_json j = NULL;
     if (text.len == 0)
@@ -457,60 +413,52 @@ static int parts_parse(const struct spec_key *key, struct str text, struct parts
     return 0;
 }
 
-static void parts_write(const struct spec_part *parts, size_t count, json *j, const char *path)
+static int parts_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
-    if (count == 0)
+    auto_with(parts_free) struct spec_parts p = {0};
+    int r = read_parts(key, text, &p, err);
+    if (r < 0)
+        return r;
+    parts_free(field);
+    *(struct spec_parts *)field = p;
+    p = (struct spec_parts){0};
+    return 0;
+}
+
+static void parts_write(const struct spec_key *, const void *field, json *j, const char *path)
+{
+    const struct spec_parts *p = field;
+    if (p->count == 0)
         return;
     json *array = json_new_array();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < p->count; i++) {
         json *entry = json_new_object();
-        text_write(NULL, &parts[i].uri, entry, "uri");
-        text_write(NULL, &parts[i].sub_path, entry, "subPath");
-        patterns_write(NULL, &parts[i].include, entry, "include");
-        patterns_write(NULL, &parts[i].exclude, entry, "exclude");
+        text_write(NULL, &p->items[i].uri, entry, "uri");
+        text_write(NULL, &p->items[i].sub_path, entry, "subPath");
+        patterns_write(NULL, &p->items[i].include, entry, "include");
+        patterns_write(NULL, &p->items[i].exclude, entry, "exclude");
         json_append(array, entry);
     }
     json_set(j, path, array);
 }
 
-static bool part_same(const struct spec_part *a, const struct spec_part *b)
-{
-    return text_same(&a->uri, &b->uri) && text_same(&a->sub_path, &b->sub_path) &&
-           patterns_same(&a->include, &b->include) && patterns_same(&a->exclude, &b->exclude);
-}
-
-static bool parts_same(const struct spec_source *a, const struct spec_source *b)
-{
-    bool same = a->source_count == b->source_count;
-    for (size_t i = 0; same && i < a->source_count; i++)
-        same = part_same(&a->sources[i], &b->sources[i]);
-    return same;
-}
-
-static void parts_store(struct spec_source *s, struct parts *own_parts)
-{
-    struct parts old = {s->sources, s->source_count};
-    parts_done(&old);
-    s->sources = own_parts->items;
-    s->source_count = own_parts->count;
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const struct type types[] = {
-    [TYPE_TEXT] = {text_parse, text_write, text_same, text_clear},
-    [TYPE_URI] = {parse_uri, text_write, text_same, text_clear},
-    [TYPE_PATH] = {path_parse, text_write, text_same, text_clear},
-    [TYPE_PEM] = {pem_parse, text_write, text_same, text_clear},
-    [TYPE_PAYER] = {payer_parse, text_write, text_same, text_clear},
-    [TYPE_BOOL] = {bool_parse, bool_write, bool_same, bool_clear},
-    [TYPE_ENUM] = {enum_parse, enum_write, number_same, number_clear},
-    [TYPE_FLAGS] = {flags_parse, flags_write, number_same, number_clear},
-    [TYPE_COUNT] = {count_parse, number_write, number_same, number_clear},
-    [TYPE_MODE] = {mode_parse, mode_write, number_same, number_clear},
-    [TYPE_BYTES] = {bytes_parse, number_write, number_same, number_clear},
-    [TYPE_DURATION] = {duration_parse, duration_write, number_same, number_clear},
-    [TYPE_PATTERNS] = {patterns_parse, patterns_write, patterns_same, patterns_clear},
+    [TYPE_TEXT] = {text_parse, text_write, text_free},
+    [TYPE_URI] = {parse_uri, text_write, text_free},
+    [TYPE_PATH] = {path_parse, text_write, text_free},
+    [TYPE_PEM] = {pem_parse, text_write, text_free},
+    [TYPE_PAYER] = {payer_parse, text_write, text_free},
+    [TYPE_BOOL] = {bool_parse, bool_write},
+    [TYPE_ENUM] = {enum_parse, enum_write},
+    [TYPE_FLAGS] = {flags_parse, flags_write},
+    [TYPE_COUNT] = {count_parse, number_write},
+    [TYPE_MODE] = {mode_parse, mode_write},
+    [TYPE_BYTES] = {bytes_parse, number_write},
+    [TYPE_DURATION] = {duration_parse, duration_write},
+    [TYPE_PATTERNS] = {patterns_parse, patterns_write, list_free},
+    [TYPE_SOURCES] = {parts_parse, parts_write, parts_free},
 };
 
 static void *field_of(const struct spec_key *key, const struct spec *s)
@@ -520,37 +468,25 @@ static void *field_of(const struct spec_key *key, const struct spec *s)
 
 int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err)
 {
-    if (key->type != TYPE_SOURCES)
-        return types[key->type].parse(key, field_of(key, s), text, err);
-    struct parts parts = {0};
-    int r = parts_parse(key, text, &parts, err);
-    if (r < 0)
-        parts_done(&parts);
-    else
-        parts_store(&s->source, &parts);
-    return r;
-}
-
-bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b)
-{
-    if (key->type == TYPE_SOURCES)
-        return parts_same(&a->source, &b->source);
-    return types[key->type].same(field_of(key, a), field_of(key, b));
+    return types[key->type].parse(key, field_of(key, s), text, err);
 }
 
 void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path)
 {
-    if (key->type == TYPE_SOURCES)
-        parts_write(s->source.sources, s->source.source_count, j, path);
-    else
-        types[key->type].write(key, field_of(key, s), j, path);
+    types[key->type].write(key, field_of(key, s), j, path);
 }
 
-void spec_value_clear(const struct spec_key *key, struct spec *s)
+bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b)
 {
-    struct parts none = {0};
-    if (key->type == TYPE_SOURCES)
-        parts_store(&s->source, &none);
-    else
-        types[key->type].clear(field_of(key, s));
+    auto_json of_a = json_new_object();
+    auto_json of_b = json_new_object();
+    spec_value_write(key, a, of_a, key->name);
+    spec_value_write(key, b, of_b, key->name);
+    return json_same(of_a, of_b);
+}
+
+void spec_value_free(const struct spec_key *key, struct spec *s)
+{
+    if (types[key->type].free)
+        types[key->type].free(field_of(key, s));
 }
