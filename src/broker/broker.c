@@ -221,11 +221,6 @@ static uint64_t tick(void *ctx)
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-static char *or_null(const char *text)
-{
-    return text && text[0] ? str_dup(str_of(text)) : NULL;
-}
-
 /* The issuer of a GKE cluster is also its identity provider, and names its project. */
 static void find_gke_cluster(struct broker *b, struct str issuer)
 {
@@ -249,8 +244,8 @@ static struct broker *prepared(struct loop *loop, struct kube *kube, const struc
     b->ns = str_dup(o->ns);
     b->node_account = str_dup(o->node_account);
     b->job_account = str_dup(o->job_account);
-    b->project = or_null(o->gke_project);
-    b->provider = or_null(o->gke_provider);
+    b->project = text_copy(str_of(o->gke_project));
+    b->provider = text_copy(str_of(o->gke_provider));
     find_gke_cluster(b, str_of(o->issuer));
     b->fetcher = (struct fetcher){.kube = kube,
                                   .worker = &b->worker,

@@ -218,13 +218,6 @@ static int resolve_sources(struct control *c, const struct claim_words *w, struc
 
 /* ---- resolving a claim ------------------------------------------------------------------------------------------- */
 
-static char *text_at(const json *j, const char *path)
-{
-    struct str text = STR_NULL;
-    json_as_str(json_at(j, path), &text);
-    return text.len ? str_dup(text) : NULL;
-}
-
 static void name_claim(const struct claim_words *words, struct api_volume *v)
 {
     v->claim_namespace = str_dup(words->namespace);
@@ -257,7 +250,7 @@ int claim_resolve(struct control *c, const struct csi_create *q, struct api_volu
         return r;
     v->order_namespace = str_dup(str_of(namespace));
     v->order_name = str_dup(str_of(name));
-    v->order_uid = text_at(claim, "metadata.uid");
+    v->order_uid = text_copy(json_str_at(claim, "metadata.uid"));
     if (by_prime)
         r = follow_prime(c, &claim, err);
     if (r == 0)

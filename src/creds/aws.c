@@ -307,15 +307,11 @@ static void fetch_container(struct creds *c, struct worker *w)
 /* Plain HTTP may carry credentials only on this machine or its link, as in the vendor's SDKs. */
 static bool may_be_asked(const char *url)
 {
-    static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
-                                        "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
     struct endpoint e;
     if (endpoint_parse(str_of(url), &e, ERR_IGNORED) < 0)
         return false;
-    for (size_t i = 0; i < countof(hosts) && !e.tls; i++)
-        if (str_eq(e.host, str_of(hosts[i])))
-            return true;
-    return e.tls;
+    return e.tls ||
+           str_is_any(e.host, "localhost", "127.0.0.1", "[::1]", "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]");
 }
 
 /* ---- instance metadata, version 2 -------------------------------------------------------------------------------- */

@@ -221,11 +221,6 @@ static void resynced(struct timer *t)
     i->resync_slice = (i->resync_slice + 1) % RESYNC_SLICES;
 }
 
-static char *copied(const char *text)
-{
-    return text ? str_dup(str_of(text)) : NULL;
-}
-
 static void make_metrics(struct kube_informer *i)
 {
     const char *kind = i->options.resource->plural;
@@ -248,8 +243,8 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     i->kube = k;
     i->options = *o;
     i->ns = str_dup(o->ns);
-    i->label_selector = copied(o->label_selector);
-    i->field_selector = copied(o->field_selector);
+    i->label_selector = text_copy(str_of(o->label_selector));
+    i->field_selector = text_copy(str_of(o->field_selector));
     i->page_size = o->page_size ? o->page_size : PAGE_DEFAULT;
     i->options.silence_ns = o->silence_ns ? o->silence_ns : SILENCE_NS;
     if (!o->decides_nothing)

@@ -207,12 +207,6 @@ void pool_watch(struct agent_pool *p)
 
 /* ---- the disk ---------------------------------------------------------------------------------------------------- */
 
-static void set_text(char **field, const char *text)
-{
-    free(*field);
-    *field = str_dup(str_of(text));
-}
-
 /* Also on the Node, where users look first; its uid in events is its name, as with the kubelet's. */
 static void send_event(struct agent_pool *p, enum kube_event_type type, const char *reason, const char *message)
 {
@@ -241,9 +235,9 @@ static void wake_volumes(struct agent_pool *p)
 static void set_health(struct agent_pool *p, struct api_pool *now, int r, const struct err *err)
 {
     char line[ERR_LINE_MAX];
-    set_text(&now->health, r < 0 ? "Unhealthy" : "Healthy");
+    text_set(&now->health, str_of(r < 0 ? "Unhealthy" : "Healthy"));
     if (r < 0)
-        set_text(&now->health_reason, err_line(err, line, sizeof line));
+        text_set(&now->health_reason, str_of(err_line(err, line, sizeof line)));
     if (r < 0 && !p->unhealthy)
         log_err(LOG_ERROR, "pool is not healthy", err, "pool", p->name, NULL);
     if (p->unhealthy != (r < 0)) {
@@ -260,14 +254,14 @@ static void set_disk(const struct space *s, const struct recorded_pool *w, struc
     struct disk_facts facts;
     auto_fd dir = open(space_path(s), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0 && disk_probe(dir, &facts, ERR_IGNORED) == 0)
-        set_text(&now->fs_type, facts.fs_type);
-    set_text(&now->path, space_path(s));
-    set_text(&now->agent_version, CISTERN_VERSION);
+        text_set(&now->fs_type, str_of(facts.fs_type));
+    text_set(&now->path, str_of(space_path(s)));
+    text_set(&now->agent_version, str_of(CISTERN_VERSION));
     if (space_is_open(s)) {
-        set_text(&now->pool_uuid, space_uuid(s));
-        set_text(&now->backend, spec_backend_name(space_backend(s)));
+        text_set(&now->pool_uuid, str_of(space_uuid(s)));
+        text_set(&now->backend, str_of(spec_backend_name(space_backend(s))));
     } else if (w->uuid) {
-        set_text(&now->pool_uuid, w->uuid);
+        text_set(&now->pool_uuid, str_of(w->uuid));
     }
 }
 
@@ -303,11 +297,6 @@ static struct api_pool *observe(struct agent_pool *p, const struct recorded_pool
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
-static bool same_text(const char *a, const char *b)
-{
-    return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
 /* Other programs use the same disk all the time; a scheduler needs an approximate value only. */
 static bool is_about_the_same(const struct api_pool *a, const struct api_pool *b)
 {
@@ -320,8 +309,8 @@ static bool is_worth_a_write(const struct agent_pool *p, const struct api_pool *
     const struct api_pool *was = p->written;
     if (!was || was->seen_volumes_generation != now->seen_volumes_generation || was->volumes != now->volumes ||
         was->allocated_bytes != now->allocated_bytes || was->capacity_bytes != now->capacity_bytes ||
-        was->quarantined != now->quarantined || !same_text(was->health, now->health) ||
-        !same_text(was->health_reason, now->health_reason) || !same_text(was->pool_uuid, now->pool_uuid))
+        was->quarantined != now->quarantined || !text_same(was->health, now->health) ||
+        !text_same(was->health_reason, now->health_reason) || !text_same(was->pool_uuid, now->pool_uuid))
         return true;
     return !is_about_the_same(was, now) && clock_now_ns() - p->written_ns >= ABOUT_NS;
 }

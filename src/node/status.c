@@ -46,12 +46,6 @@ static void drop_controllers_conditions(struct api_conditions *c)
     c->count = kept;
 }
 
-static void set_text(char **field, const char *text)
-{
-    free(*field);
-    *field = text ? str_dup(str_of(text)) : NULL;
-}
-
 /* ---- while it is present ----------------------------------------------------------------------------------------- */
 
 static void add_hydration(struct status_writer *w)
@@ -183,7 +177,8 @@ static void set_mounted(struct status_writer *w)
         SET(w, API_MOUNTED, API_TRUE, "Staged", "the volume is mounted for a pod");
     else
         SET(w, API_MOUNTED, API_FALSE, API_REASON_NOT_MOUNTED, "no pod uses the volume");
-    set_text(&w->v->status.access, !u->staged ? NULL : !u->fuse ? "bind" : u->passthrough ? "passthrough" : "fuse");
+    const char *access = !u->staged ? NULL : !u->fuse ? "bind" : u->passthrough ? "passthrough" : "fuse";
+    text_set(&w->v->status.access, str_of(access));
 }
 
 /* Whether an export is due now, for release or after the last pod with write access. */
@@ -275,7 +270,7 @@ static enum api_phase set_present(struct status_writer *w)
     s->capacity_bytes = w->f->volume->spec->capacity_bytes;
     s->used_bytes = w->f->usage.used_bytes;
     s->inodes_used = w->f->usage.used_inodes;
-    set_text(&s->pool_uuid, space_uuid(w->f->space));
+    text_set(&s->pool_uuid, str_of(space_uuid(w->f->space)));
     add_hydration(w);
     add_errors(w);
     add_export(w);
@@ -410,11 +405,6 @@ void status_build_unreadable(struct api_volume *order, const struct err *why, in
 
 /* ---- comparison -------------------------------------------------------------------------------------------------- */
 
-static bool same_text(const char *a, const char *b)
-{
-    return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
 static bool conditions_same(const struct api_conditions *a, const struct api_conditions *b)
 {
     size_t ours = 0;
@@ -424,7 +414,7 @@ static bool conditions_same(const struct api_conditions *a, const struct api_con
         return false;
     for (size_t i = 0; i < b->count; i++) {
         const struct api_condition *x = &b->items[i], *y = api_condition_find(a, x->type);
-        if (!y || x->status != y->status || !same_text(x->reason, y->reason) || !same_text(x->message, y->message))
+        if (!y || x->status != y->status || !text_same(x->reason, y->reason) || !text_same(x->message, y->message))
             return false;
     }
     return true;
@@ -435,7 +425,7 @@ static bool faults_same(const struct api_faults *a, const struct api_faults *b)
     if (a->count != b->count)
         return false;
     for (size_t i = 0; i < a->count; i++)
-        if (!same_text(a->items[i].object, b->items[i].object) || !same_text(a->items[i].message, b->items[i].message))
+        if (!text_same(a->items[i].object, b->items[i].object) || !text_same(a->items[i].message, b->items[i].message))
             return false;
     return true;
 }
@@ -454,8 +444,8 @@ enum status_change status_compare(const struct api_volume *before, const struct 
 {
     const struct api_volume_status *a = &before->status, *b = &now->status;
     if (a->phase != b->phase || a->observed_generation != b->observed_generation ||
-        a->capacity_bytes != b->capacity_bytes || !same_text(a->pool_uuid, b->pool_uuid) ||
-        !same_text(a->access, b->access) || !conditions_same(&a->conditions, &b->conditions) ||
+        a->capacity_bytes != b->capacity_bytes || !text_same(a->pool_uuid, b->pool_uuid) ||
+        !text_same(a->access, b->access) || !conditions_same(&a->conditions, &b->conditions) ||
         !faults_same(&a->errors, &b->errors) || !faults_same(&a->export_failed, &b->export_failed))
         return STATUS_CHANGED;
     if (!progress_same(a, b))

@@ -55,11 +55,7 @@ int space_is_here(struct space *s, struct err *err)
  * identity was written. */
 static bool is_harmless(const char *name)
 {
-    static const char *const harmless[] = {"lost+found", "lock"};
-    for (size_t i = 0; i < countof(harmless); i++)
-        if (strcmp(name, harmless[i]) == 0)
-            return true;
-    return str_starts(str_of(name), STR("." IDENTITY "."));
+    return str_is_any(str_of(name), "lost+found", "lock") || str_starts(str_of(name), STR("." IDENTITY "."));
 }
 
 int identity_look_for_content(int dir, const char *path, char ret[NAME_MAX + 1], struct err *err)

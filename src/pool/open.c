@@ -353,22 +353,17 @@ int space_examine(const struct space_options *o, bool *ret_new, struct err *err)
 
 /* ---- new and free ------------------------------------------------------------------------------------------------ */
 
-static char *copy_of(const char *text)
-{
-    return text ? str_dup(str_of(text)) : NULL;
-}
-
 int space_new(const struct space_options *o, struct space **ret, struct err *err)
 {
     if (o->path[0] != '/' || o->reserve_percent > 90 || !o->name[0])
         return err_set(err, ERR_INVALID, "a pool needs an absolute path, a name, and a reserve of at most 90 %%");
     struct space *s = xcalloc(1, sizeof *s);
     s->options = *o;
-    s->options.path = copy_of(o->path);
-    s->options.name = s->name = copy_of(o->name);
-    s->options.node = copy_of(o->node);
-    s->options.memory = copy_of(o->memory);
-    s->options.given_up = copy_of(o->given_up);
+    s->options.path = text_copy(str_of(o->path));
+    s->options.name = s->name = text_copy(str_of(o->name));
+    s->options.node = str_dup(str_of(o->node));
+    s->options.memory = text_copy(str_of(o->memory));
+    s->options.given_up = text_copy(str_of(o->given_up));
     s->uuid = s->identity.uuid;
     s->dir = s->volumes = s->making = s->trash = s->lock_file = -1;
     pthread_mutex_init(&s->opening, NULL);

@@ -61,19 +61,15 @@ static bool skip(struct str *s, struct str prefix)
  * which NodeFull reports. */
 static bool read_cause(struct str message, struct str *ret)
 {
-    static const char *const passing[] = {"ResourceExhausted", "Unavailable", "DeadlineExceeded",
-                                          "Aborted",           "Canceled",    "NotFound"};
     struct str code = STR_NULL;
     (void)skip(&message, STR("Volume provisioning failed with infeasible error. Retries will be delayed. "));
     if (skip(&message, STR("rpc error: code = "))) {
         (void)str_split(&message, ' ', &code);
         (void)skip(&message, STR("desc = "));
     }
-    for (size_t i = 0; i < countof(passing); i++)
-        if (str_eq(code, str_of(passing[i])))
-            return false;
     *ret = message;
-    return message.len > 0;
+    return message.len > 0 &&
+           !str_is_any(code, "ResourceExhausted", "Unavailable", "DeadlineExceeded", "Aborted", "Canceled", "NotFound");
 }
 
 void prime_event_send(struct populate *p, struct key_state *m, const struct claim_pair *c)
@@ -94,11 +90,8 @@ void prime_event_send(struct populate *p, struct key_state *m, const struct clai
 /* The Job controller reports passing failures in the same way. */
 static bool is_refusal(struct str message)
 {
-    static const char *const words[] = {"is forbidden", "denied the request", "is invalid"};
-    for (size_t i = 0; i < countof(words); i++)
-        if (str_has(message, str_of(words[i])))
-            return true;
-    return false;
+    return str_has(message, STR("is forbidden")) || str_has(message, STR("denied the request")) ||
+           str_has(message, STR("is invalid"));
 }
 
 void job_event_send(struct populate *p, struct key_state *m, const struct api_volume *volume, enum job_slot slot,

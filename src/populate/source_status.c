@@ -5,19 +5,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void set_text(char **to, const char *text)
-{
-    char *copy = text ? str_dup(str_of(text)) : NULL;
-    free(*to);
-    *to = copy;
-}
-
-static void set_view(char **to, struct str text)
-{
-    free(*to);
-    *to = text.len ? str_dup(text) : NULL;
-}
-
 uint64_t source_suggested_bytes(uint64_t bytes)
 {
     uint64_t room = bytes / 20 + (UINT64_C(1) << 30);
@@ -65,16 +52,16 @@ static void add_listing(struct api_source_status *t, const struct api_volume *v)
     t->listing.excluded_objects = h->excluded_objects;
     t->listing.largest_object_bytes = h->largest_object_bytes;
     t->listing.seconds = h->listing_seconds;
-    set_text(&t->listing.manifest_digest, h->manifest_digest);
+    text_set(&t->listing.manifest_digest, str_of(h->manifest_digest));
 }
 
 static void set_error(struct api_source_error *e, const char *id, const char *code, const char *object,
                       const char *message, int64_t time_ns)
 {
-    set_text(&e->id, id);
-    set_text(&e->code, code);
-    set_text(&e->object, object);
-    set_text(&e->message, message);
+    text_set(&e->id, str_of(id));
+    text_set(&e->code, str_of(code));
+    text_set(&e->object, str_of(object));
+    text_set(&e->message, str_of(message));
     e->time_ns = time_ns;
 }
 
@@ -90,7 +77,7 @@ static void set_export_uri(struct api_source_status *t, const struct api_volume 
 {
     auto_json j = NULL;
     if (v->source && json_parse(str_of(v->source), "source", &j, ERR_IGNORED) == 0)
-        set_view(&t->export.uri, json_str_at(j, "export.uri"));
+        text_set(&t->export.uri, json_str_at(j, "export.uri"));
 }
 
 static bool is_export_failing(const struct api_volume *v)
@@ -109,7 +96,7 @@ static void add_export(struct api_source_status *t, const struct api_volume *v)
     t->export.time_ns = e->last_success_ns;
     t->export.objects = e->done_objects;
     t->export.bytes = e->done_bytes;
-    set_text(&t->export.volume, v->meta.name);
+    text_set(&t->export.volume, str_of(v->meta.name));
     set_export_uri(t, v);
 }
 
@@ -132,11 +119,11 @@ static void resolve(struct api_source_status *t, const struct spec *spec)
     struct uri uri = uri_split(str_of(first.uri ? first.uri : spec->export.uri));
     if (!uri.scheme)
         return;
-    set_text(&t->resolved.scheme, uri.scheme->name);
-    set_view(&t->resolved.bucket, uri.bucket);
-    set_view(&t->resolved.prefix, uri.prefix);
-    set_text(&t->resolved.endpoint, spec->source.endpoint);
-    set_text(&t->resolved.region, spec->source.region);
+    text_set(&t->resolved.scheme, str_of(uri.scheme->name));
+    text_set(&t->resolved.bucket, uri.bucket);
+    text_set(&t->resolved.prefix, uri.prefix);
+    text_set(&t->resolved.endpoint, str_of(spec->source.endpoint));
+    text_set(&t->resolved.region, str_of(spec->source.region));
 }
 
 static void identify(struct api_source_status *t, const struct spec *spec, const char *ns)
@@ -145,8 +132,8 @@ static void identify(struct api_source_status *t, const struct spec *spec, const
     const char *name = spec_identity_name((enum spec_identity)spec->source.identity);
     if (spec->source.identity == IDENTITY_AUTO && spec->source.secret_name)
         name = "secret";
-    set_text(&t->identity.method, name);
-    set_text(&t->identity.principal, NULL);
+    text_set(&t->identity.method, str_of(name));
+    text_set(&t->identity.principal, STR_NULL);
     if (!ns || spec->source.identity == IDENTITY_ANONYMOUS)
         return;
     if (spec->source.service_account)
@@ -155,12 +142,7 @@ static void identify(struct api_source_status *t, const struct spec *spec, const
         snprintf(principal, sizeof principal, "ns/%s/secret/%s", ns, spec->source.secret_name);
     else
         return;
-    set_text(&t->identity.principal, principal);
-}
-
-static bool same(const char *a, const char *b)
-{
-    return strcmp(a ? a : "", b ? b : "") == 0;
+    text_set(&t->identity.principal, str_of(principal));
 }
 
 /* The same error once a minute is one error; its time is that of the first. */
@@ -169,7 +151,7 @@ static void add_probe_error(struct api_source_status *t, const struct source_pro
     char id[ERR_ID_TEXT_MAX], line[ERR_LINE_MAX];
     auto_mem char *message = str_dup(str_sub(str_of(err_line(p->err, line, sizeof line)), 0, API_MESSAGE_MAX));
     err_id_text(p->err->id, id);
-    if (same(t->error.id, id) && same(t->error.message, message))
+    if (text_same(t->error.id, id) && text_same(t->error.message, message))
         return;
     set_error(&t->error, id[0] ? id : NULL, err_code_name(p->err->code), NULL, message, p->time_ns);
 }
@@ -177,8 +159,8 @@ static void add_probe_error(struct api_source_status *t, const struct source_pro
 static void add_probe(struct api_source_status *t, const struct source_probe_result *p)
 {
     if (p->answer.has_identity) {
-        set_text(&t->identity.method, p->answer.method);
-        set_text(&t->identity.principal, p->answer.principal[0] ? p->answer.principal : NULL);
+        text_set(&t->identity.method, str_of(p->answer.method));
+        text_set(&t->identity.principal, str_of(p->answer.principal));
         t->identity.expires_ns = p->answer.expires_ns;
     }
     if (p->err)

@@ -68,11 +68,7 @@ enum section { PARAMETERS, SOURCE, RECORDED_SOURCE };
 
 static bool is_retired(const char *path)
 {
-    static const char *const retired[] = {"maxAge", "layout.controlDir", "export.interval"};
-    for (size_t i = 0; i < countof(retired); i++)
-        if (strcmp(path, retired[i]) == 0)
-            return true;
-    return false;
+    return str_is_any(str_of(path), "maxAge", "layout.controlDir", "export.interval");
 }
 
 static int read_field(struct spec *s, const char *path, enum section section, const json *value, struct err *err)
@@ -134,15 +130,11 @@ int spec_set_recorded_source(struct spec *s, const json *source, struct err *err
 
 static int check_members(const json *j, struct err *err)
 {
-    static const char *const known[] = {"version", "id",      "name",       "capacityBytes", "createdAt",
-                                        "backend", "project", "parameters", "source"};
     for (void *i = json_iter(j); i; i = json_iter_next(j, i)) {
-        bool found = false;
-        for (size_t k = 0; k < countof(known); k++)
-            found |= str_eq(json_iter_key(i), str_of(known[k]));
-        if (!found)
-            return err_set(err, ERR_INVALID, "'%.*s' is unknown", (int)min_u64(json_iter_key(i).len, 60),
-                           json_iter_key(i).ptr);
+        struct str name = json_iter_key(i);
+        if (!str_is_any(name, "version", "id", "name", "capacityBytes", "createdAt", "backend", "project", "parameters",
+                        "source"))
+            return err_set(err, ERR_INVALID, "'%.*s' is unknown", STR_FMT(str_sub(name, 0, 60)));
     }
     return 0;
 }

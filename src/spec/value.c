@@ -45,13 +45,6 @@ static bool is_of(struct str s, const char *marks)
     return true;
 }
 
-static void text_store(void *field, struct str text)
-{
-    char **p = field;
-    free(*p);
-    *p = text.len ? str_dup(text) : NULL;
-}
-
 static int text_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     if (!is_plain(text))
@@ -59,7 +52,7 @@ static int text_parse(const struct spec_key *key, void *field, struct str text, 
                       SPEC_TEXT_MAX);
     if (key->alphabet && !is_of(text, key->alphabet))
         return refuse(key, STR("..."), err, "expected letters, digits and any of %s", key->alphabet);
-    text_store(field, text);
+    text_set(field, text);
     return 0;
 }
 
@@ -71,7 +64,7 @@ static int pem_parse(const struct spec_key *key, void *field, struct str text, s
         return refuse(key, STR("..."), err, "at most %d bytes of certificates are allowed", SPEC_PEM_MAX);
     if (text.len && x509_check_bundle(text, &why) < 0)
         return refuse(key, STR("..."), err, "%.150s", why.text);
-    text_store(field, text);
+    text_set(field, text);
     return 0;
 }
 
@@ -105,9 +98,7 @@ static void text_write(const struct spec_key *, const void *field, json *j, cons
 
 static void text_free(void *field)
 {
-    char **p = field;
-    free(*p);
-    *p = NULL;
+    text_set(field, STR_NULL);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */

@@ -95,10 +95,8 @@ static int read_text(const json *j, const struct json_field *f, void *field, str
         return 0;
     default:
         r = check_max(f, text.len, " bytes", err);
-        if (r == 0) {
-            free(*(char **)field);
-            *(char **)field = text.len ? str_dup(text) : NULL;
-        }
+        if (r == 0)
+            text_set(field, text);
         return r;
     }
 }
@@ -201,10 +199,7 @@ json *json_fields_list(const struct json_field *fields, size_t count, const void
 void json_fields_clear(const struct json_field *fields, size_t count, void *object)
 {
     for (const struct json_field *f = fields; f < fields + count; f++) {
-        if (f->kind != JSON_TEXT)
-            continue;
-        char **text = field_in(f, object);
-        free(*text);
-        *text = NULL;
+        if (f->kind == JSON_TEXT)
+            text_set(field_in(f, object), STR_NULL);
     }
 }

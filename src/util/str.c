@@ -20,6 +20,31 @@ bool str_eq_nocase(struct str a, struct str b)
     return true;
 }
 
+bool str_is_one_of(struct str s, const char *const *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (str_eq(s, str_of(texts[i])))
+            return true;
+    return false;
+}
+
+char *text_copy(struct str text)
+{
+    return text.len ? str_dup(text) : NULL;
+}
+
+bool text_same(const char *a, const char *b)
+{
+    return str_eq(str_of(a), str_of(b));
+}
+
+void text_set(char **field, struct str text)
+{
+    char *copy = text_copy(text); /* before the free: it may be a part of the field */
+    free(*field);
+    *field = copy;
+}
+
 bool str_starts(struct str s, struct str prefix)
 {
     return s.len >= prefix.len && str_eq(str_sub(s, 0, prefix.len), prefix);

@@ -47,6 +47,11 @@ bool str_has(struct str s, struct str part);
 int str_cmp(struct str a, struct str b); /* by bytes, as memcmp; a prefix sorts first */
 struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF at both ends */
 
+/* str_is_any(s, "a", "b"): is it one of these? */
+bool str_is_one_of(struct str s, const char *const *texts, size_t count);
+#define str_is_any(s, ...)                                                                                             \
+    str_is_one_of((s), (const char *const[]){__VA_ARGS__}, countof(((const char *const[]){__VA_ARGS__})))
+
 /* Is every byte one of `chars`? Is it ASCII from '!' to '~', and none of `but`? True of an empty text. */
 #define CHARS_DIGITS "0123456789"
 #define CHARS_LOWER "abcdefghijklmnopqrstuvwxyz"
@@ -67,6 +72,12 @@ uint64_t str_hash(struct str s, uint64_t seed);
 /* A heap copy with a NUL behind it; the caller frees. Aborts when memory is out. */
 char *str_dup(struct str s);
 char *str_dupf(const char *fmt, ...) printf_like(1, 2); /* likewise */
+
+/* For fields that own a text, where NULL stands for "". A copy, which is NULL of "". Are two the same? Replaces the
+ * text. */
+char *text_copy(struct str text);
+bool text_same(const char *a, const char *b);
+void text_set(char **field, struct str text);
 
 /* Bytes of the well-formed UTF-8 character at `at` (which is below s.len), 0 for invalid bytes and NUL. */
 size_t str_utf8_char(struct str s, size_t at);

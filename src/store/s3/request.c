@@ -263,7 +263,7 @@ static bool move_to(struct store_call *c, const struct redirect *to)
 
 static bool is_expired(struct str code)
 {
-    return str_eq(code, STR("ExpiredToken")) || str_eq(code, STR("TokenRefreshRequired"));
+    return str_is_any(code, "ExpiredToken", "TokenRefreshRequired");
 }
 
 /* KMS and some stores report throttling with 400. */
@@ -275,9 +275,8 @@ static bool asks_for_less(struct str code)
 
 static bool rejects_key(struct str code)
 {
-    return str_eq(code, STR("SignatureDoesNotMatch")) || str_eq(code, STR("InvalidAccessKeyId")) ||
-           str_eq(code, STR("InvalidToken")) || str_eq(code, STR("InvalidTokenId")) ||
-           str_eq(code, STR("XAdminUserNotFound")); /* versitygw, with 404 */
+    return str_is_any(code, "SignatureDoesNotMatch", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId",
+                      "XAdminUserNotFound"); /* versitygw, with 404 */
 }
 
 /* Codes of temporary errors with the status of a permanent one. */
