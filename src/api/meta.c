@@ -33,16 +33,16 @@ void api_meta_done(struct api_meta *m)
     json_fields_clear(fields, countof(fields), m);
 }
 
-json *api_document(const char *kind, const struct api_meta *m)
+struct kube_ref api_ref(const struct kube_resource *resource, const struct api_meta *m)
 {
-    json *j = json_new_object();
-    json_set_str(j, "apiVersion", STR(NAME_API));
-    json_set_str(j, "kind", str_of(kind));
-    json_set_str(j, "metadata.name", str_of(m->name));
-    if (m->namespace)
-        json_set_str(j, "metadata.namespace", str_of(m->namespace));
-    if (m->uid)
-        json_set_str(j, "metadata.uid", str_of(m->uid));
+    return (struct kube_ref){
+        .resource = resource, .ns = str_of(m->namespace), .name = str_of(m->name), .uid = str_of(m->uid)};
+}
+
+json *api_document(const struct kube_resource *resource, const struct api_meta *m)
+{
+    json *j = kube_object(resource, str_of(m->namespace), str_of(m->name));
+    json_set_strings(j, {"?metadata.uid", str_of(m->uid)});
     return j;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kube/client.h"
+#include "kube/event.h"
 #include "util/err.h"
 #include "util/json.h"
 
@@ -22,9 +23,12 @@ struct api_meta {
 must_check int api_meta_read(const json *j, struct api_meta *ret, struct err *err);
 void api_meta_done(struct api_meta *m); /* may run twice */
 
+/* For events about the object. */
+struct kube_ref api_ref(const struct kube_resource *resource, const struct api_meta *m);
+
 /* A document with apiVersion, kind, metadata.name, and metadata.uid if known. With the uid, the API server refuses to
  * apply it to a later object of the same name. The caller frees. */
-json *api_document(const char *kind, const struct api_meta *m);
+json *api_document(const struct kube_resource *resource, const struct api_meta *m);
 
 /* Applies the status of the object that `q` names by resource, ns and name; q.field_manager, q.fence and *ret as in
  * kube_call(). Blocks. */

@@ -103,7 +103,7 @@ int api_pool_wake(struct kube *k, const struct kube_lease *fence, const char *no
 
 json *api_pool_json(const struct api_pool *p)
 {
-    json *j = api_document(API_POOL_KIND, &p->meta);
+    json *j = api_document(&api_pools, &p->meta);
     json_fields_write(j, spec_fields, countof(spec_fields), p);
     return j;
 }
@@ -111,7 +111,7 @@ json *api_pool_json(const struct api_pool *p)
 json *api_pool_status_json(const struct api_pool *p)
 {
     char text[BYTES_TEXT_MAX];
-    json *j = api_document(API_POOL_KIND, &p->meta);
+    json *j = api_document(&api_pools, &p->meta);
     json_fields_write(j, status_fields, countof(status_fields), p);
     json_set_str(j, "status.summary.free", str_of(bytes_text(p->available_bytes, text)));
     json_set_str(j, "status.summary.total", str_of(bytes_text(p->capacity_bytes, text)));

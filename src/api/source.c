@@ -139,7 +139,7 @@ json *api_source_status_json(const struct api_source *source)
 {
     const struct api_source_status *s = &source->status;
     char text[64], quantity[API_QUANTITY_MAX];
-    json *j = api_document(API_SOURCE_KIND, &source->meta);
+    json *j = api_document(&api_sources, &source->meta);
     json_fields_write(j, fields, countof(fields), s);
     if (s->listing.known) {
         json_fields_write(j, listing_fields, countof(listing_fields), s);

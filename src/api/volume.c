@@ -203,7 +203,7 @@ static void write_summary(json *j, const struct api_volume_status *s)
 json *api_volume_status_json(const struct api_volume *v)
 {
     const struct api_volume_status *s = &v->status;
-    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json *j = api_document(&api_volumes, &v->meta);
     json_fields_write(j, status_fields, countof(status_fields), s);
     if (s->hydration.attempt || s->hydration.started_ns)
         json_fields_write(j, hydration_fields, countof(hydration_fields), s);
@@ -223,7 +223,7 @@ json *api_volume_status_json(const struct api_volume *v)
 
 json *api_volume_commit_json(const struct api_volume *v)
 {
-    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json *j = api_document(&api_volumes, &v->meta);
     json_set_str(j, "metadata.resourceVersion", str_of(v->meta.resource_version));
     json_set_bool(j, "status.releaseCommitted", true);
     return j;
@@ -232,7 +232,7 @@ json *api_volume_commit_json(const struct api_volume *v)
 json *api_volume_verdict_json(const struct api_volume *v)
 {
     struct api_conditions own = {0}; /* borrows */
-    json *j = api_document(API_VOLUME_KIND, &v->meta);
+    json *j = api_document(&api_volumes, &v->meta);
     if (v->status.phase == API_PHASE_LOST)
         json_set_str(j, "status.phase", str_of(api_phase_name(API_PHASE_LOST)));
     for (size_t i = 0; i < v->status.conditions.count; i++) {
@@ -340,6 +340,14 @@ static int parameters_read(const json *j, struct api_volume *v, struct err *err)
     return 0;
 }
 
+struct kube_ref api_volume_claim(const struct api_volume *v)
+{
+    return (struct kube_ref){.resource = &kube_persistent_volume_claims,
+                             .ns = str_of(v->claim_namespace),
+                             .name = str_of(v->claim_name),
+                             .uid = str_of(v->claim_uid)};
+}
+
 bool api_volume_was_seen(const struct api_volume *v)
 {
     return v->status.observed_generation >= v->meta.generation;
@@ -405,7 +413,7 @@ int api_volume_read(const json *j, struct api_volume **ret, struct err *err)
 
 json *api_volume_json(const struct api_volume *v)
 {
-    json *source = NULL, *j = api_document(API_VOLUME_KIND, &v->meta), *finalizers = json_new_array();
+    json *source = NULL, *j = api_document(&api_volumes, &v->meta), *finalizers = json_new_array();
     json *labels = json_new_object(), *parameters = json_new_object();
     json_append_str(finalizers, STR(NAME_FINALIZER_RELEASE));
     json_set(j, "metadata.finalizers", finalizers);

@@ -134,6 +134,8 @@ void api_volume_free(struct api_volume *own_v);
 DEFINE_AUTO(api_volume, struct api_volume, api_volume_free)
 #define auto_api_volume auto_with(auto_clean_api_volume) struct api_volume *
 
+struct kube_ref api_volume_claim(const struct api_volume *v); /* for events; .uid empty: it has no claim */
+
 /* Has the node processed the current order? */
 bool api_volume_was_seen(const struct api_volume *v);
 

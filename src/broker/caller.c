@@ -186,11 +186,9 @@ static void add_to_cache(struct callers *c, const uint8_t hash[32], const struct
 
 static json *review_of(struct str token)
 {
-    json *j = json_new_object();
+    json *j = kube_object(&kube_token_reviews, STR_NULL, STR_NULL);
     json *audiences = json_new_array();
     json_append_str(audiences, STR(NAME_AUDIENCE_BROKER));
-    json_set_str(j, "apiVersion", STR("authentication.k8s.io/v1"));
-    json_set_str(j, "kind", STR("TokenReview"));
     json_set_str(j, "spec.token", token);
     json_set(j, "spec.audiences", audiences);
     return j;

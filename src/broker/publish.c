@@ -46,12 +46,8 @@ static void read_secret(const json *secret, struct cert_set *ret)
 
 static json *secret_of(const struct publisher *p, struct cert_set *s, struct str version)
 {
-    json *j = json_new_object();
+    json *j = kube_object(&kube_secrets, str_of(p->ns), STR(PUBLISH_SECRET));
     json *data = json_new_object();
-    json_set_str(j, "apiVersion", STR("v1"));
-    json_set_str(j, "kind", STR("Secret"));
-    json_set_str(j, "metadata.name", STR(PUBLISH_SECRET));
-    json_set_str(j, "metadata.namespace", str_of(p->ns));
     json_set_strings(j, {"?metadata.resourceVersion", version});
     for (size_t i = 0; i < countof(fields); i++) {
         const char *text = *text_at(s, &fields[i]);
@@ -121,14 +117,10 @@ static int load_map(const struct publisher *p, char **ret_bundle, char **ret_gua
 
 static int store_map(const struct publisher *p, const char *bundle, struct err *err)
 {
-    auto_json j = json_new_object();
+    auto_json j = kube_object(&kube_config_maps, str_of(p->ns), STR(PUBLISH_CONFIG_MAP));
     json *data = json_new_object();
     json_set_member(data, BUNDLE_KEY, json_new_str(str_of(bundle)));
     json_set_member(data, GUARD_KEY, json_new_str(p->guard));
-    json_set_str(j, "apiVersion", STR("v1"));
-    json_set_str(j, "kind", STR("ConfigMap"));
-    json_set_str(j, "metadata.name", STR(PUBLISH_CONFIG_MAP));
-    json_set_str(j, "metadata.namespace", str_of(p->ns));
     json_set(j, "data", data);
     struct kube_request r = about(p, &kube_config_maps, PUBLISH_CONFIG_MAP);
     r.verb = KUBE_APPLY;

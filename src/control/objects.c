@@ -179,10 +179,7 @@ void volume_event(struct control *c, const struct api_volume *v, const char *rea
 {
     char line[ERR_LINE_MAX];
     auto_json pv = NULL;
-    struct kube_ref claim = {.resource = &kube_persistent_volume_claims,
-                             .ns = str_of(v->claim_namespace),
-                             .name = str_of(v->claim_name),
-                             .uid = str_of(v->claim_uid)};
+    struct kube_ref claim = api_volume_claim(v);
     if (!c->o.events)
         return;
     err_line(what, line, sizeof line);

@@ -88,24 +88,15 @@ static json *event_object(const struct event_series *s)
 {
     const struct kube_events *e = s->events;
     const struct kube_resource *about = s->resource;
-    char api_version[128];
-    snprintf(api_version, sizeof api_version, "%s%s%s", about->group, about->group[0] ? "/" : "", about->version);
-    json *j = json_new_object();
-    json_set_str(j, "apiVersion", STR("v1"));
-    json_set_str(j, "kind", STR("Event"));
-    json_set_str(j, "metadata.name", str_of(s->event));
-    json_set_str(j, "involvedObject.apiVersion", str_of(api_version));
-    json_set_str(j, "involvedObject.kind", str_of(about->kind));
-    if (s->ns[0])
-        json_set_str(j, "involvedObject.namespace", str_of(s->ns));
-    json_set_str(j, "involvedObject.name", str_of(s->name));
-    json_set_str(j, "involvedObject.uid", str_of(s->uid));
-    json_set_str(j, "reason", str_of(s->reason));
-    json_set_str(j, "type", s->type == KUBE_WARNING ? STR("Warning") : STR("Normal"));
-    json_set_str(j, "source.component", str_of(e->component));
-    json_set_str(j, "source.host", str_of(e->instance));
-    json_set_str(j, "reportingComponent", str_of(e->component));
-    json_set_str(j, "reportingInstance", str_of(e->instance));
+    char version[KUBE_API_VERSION_MAX];
+    struct str component = str_of(e->component), instance = str_of(e->instance);
+    json *j = kube_object(&kube_events_resource, STR_NULL, str_of(s->event));
+    json_set_strings(j, {"involvedObject.apiVersion", str_of(kube_api_version(about, version))},
+                     {"involvedObject.kind", str_of(about->kind)}, {"?involvedObject.namespace", str_of(s->ns)},
+                     {"involvedObject.name", str_of(s->name)}, {"involvedObject.uid", str_of(s->uid)},
+                     {"reason", str_of(s->reason)}, {"type", s->type == KUBE_WARNING ? STR("Warning") : STR("Normal")},
+                     {"source.component", component}, {"source.host", instance}, {"reportingComponent", component},
+                     {"reportingInstance", instance});
     set_time(j, "firstTimestamp", s->first_ns);
     return j;
 }

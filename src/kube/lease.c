@@ -212,15 +212,9 @@ static void set_time(json *spec, const char *name)
 /* Acquires or renews the lease with the version that was read: fails after a write of another replica. */
 static void write_lease(struct kube_elector *l)
 {
-    auto_json j = l->object ? json_copy_of(l->object) : json_new_object();
+    auto_json j = l->object ? json_copy_of(l->object) : kube_object(&kube_leases, str_of(l->ns), str_of(l->name));
     uint64_t transitions = 0;
     bool exists = l->object != NULL, renews = exists && is_mine(l);
-    if (!exists) {
-        json_set_str(j, "apiVersion", STR("coordination.k8s.io/v1"));
-        json_set_str(j, "kind", STR("Lease"));
-        json_set_str(j, "metadata.name", str_of(l->name));
-        json_set_str(j, "metadata.namespace", str_of(l->ns));
-    }
     if (json_opt_u64(j, "spec.leaseTransitions", &transitions, ERR_IGNORED) < 0)
         transitions = 0;
     if (!renews) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/resource.h"
+#include <stdio.h>
 
 const struct kube_resource kube_config_maps = {"", "v1", "configmaps", "ConfigMap", true};
 const struct kube_resource kube_deployments = {"apps", "v1", "deployments", "Deployment", true};
@@ -19,3 +20,18 @@ const struct kube_resource kube_secrets = {"", "v1", "secrets", "Secret", true};
 const struct kube_resource kube_service_accounts = {"", "v1", "serviceaccounts", "ServiceAccount", true};
 const struct kube_resource kube_storage_classes = {"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 const struct kube_resource kube_token_reviews = {"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", false};
+
+char *kube_api_version(const struct kube_resource *r, char buf[KUBE_API_VERSION_MAX])
+{
+    snprintf(buf, KUBE_API_VERSION_MAX, "%s%s%s", r->group, r->group[0] ? "/" : "", r->version);
+    return buf;
+}
+
+json *kube_object(const struct kube_resource *r, struct str ns, struct str name)
+{
+    char version[KUBE_API_VERSION_MAX];
+    json *j = json_new_object();
+    json_set_strings(j, {"apiVersion", str_of(kube_api_version(r, version))}, {"kind", str_of(r->kind)},
+                     {"?metadata.name", name}, {"?metadata.namespace", ns});
+    return j;
+}

@@ -187,12 +187,7 @@ static int write_status(struct agent *a, const struct api_volume *now, struct er
 /* A warning on the order and on its claim. Best effort. */
 static void warn(struct agent *a, const struct api_volume *v, const char *reason, const char *message)
 {
-    const struct kube_ref about[] = {
-        {.resource = &api_volumes, .name = str_of(v->meta.name), .uid = str_of(v->meta.uid)},
-        {.resource = &kube_persistent_volume_claims,
-         .ns = str_of(v->claim_namespace),
-         .name = str_of(v->claim_name),
-         .uid = str_of(v->claim_uid)}};
+    const struct kube_ref about[] = {api_ref(&api_volumes, &v->meta), api_volume_claim(v)};
     for (size_t i = 0; i < (v->claim_uid ? 2 : 1); i++)
         kube_event(a->events, &about[i], KUBE_WARNING, reason, "node %s: %s", a->node, message);
 }

@@ -130,9 +130,9 @@ static bool tell_pods(struct populate *p, const struct kube_ref *claim, const st
            (tell_kept(p, claim, what, 0, ret_found) && *ret_found);
 }
 
-static void tell_claim(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+void populate_event_send(struct populate *p, const struct kube_ref *about, const struct populate_event *what)
 {
-    kube_event(p->o.events, claim, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
+    kube_event(p->o.events, about, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
 }
 
 bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
@@ -140,7 +140,7 @@ bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
     bool found = false;
     bool has_looked = tell_new(p, claim, what, &found);
     if (found)
-        tell_claim(p, claim, what);
+        populate_event_send(p, claim, what);
     return has_looked;
 }
 
@@ -152,7 +152,7 @@ static bool send(struct populate *p, struct key_state *m, const struct kube_ref 
     bool found = false, is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return true;
-    tell_claim(p, claim, what);
+    populate_event_send(p, claim, what);
     bool has_looked = tell_pods(p, claim, what, is_same ? 0 : now_ns, &found);
     if (!m)
         return has_looked;

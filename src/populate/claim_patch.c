@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "claim_patch.h"
+#include "kube/resource.h"
 #include "util/names.h"
 #include <stdio.h>
 
@@ -27,19 +28,13 @@ json *prime_json(const json *target, struct str own_namespace, bool node_is_cord
     };
     struct claim t = {0};
     char text[TEXT_MAX];
-    json *j = json_new_object();
-    /* The caller has read it before: this cannot fail. */
-    if (claim_read(target, &t, ERR_IGNORED) < 0)
-        return j;
-    json_set_str(j, "apiVersion", STR("v1"));
-    json_set_str(j, "kind", STR("PersistentVolumeClaim"));
+    (void)!claim_read(target, &t, ERR_IGNORED); /* the caller has read it before: this cannot fail */
+    snprintf(text, sizeof text, NAME_PRIME_PREFIX "%.*s", STR_FMT(t.uid));
+    json *j = kube_object(&kube_persistent_volume_claims, own_namespace, str_of(text));
     for (size_t i = 0; i < countof(same); i++)
         copy_field(j, target, same[i]);
     /* The class, if only the beta annotation names it. */
     json_set_str(j, "spec.storageClassName", t.class_name);
-    json_set_str(j, "metadata.namespace", own_namespace);
-    snprintf(text, sizeof text, NAME_PRIME_PREFIX "%.*s", STR_FMT(t.uid));
-    json_set_str(j, "metadata.name", str_of(text));
     json *annotations = json_new_object();
     set_member_str(annotations, CLAIM_SELECTED_NODE, t.selected_node);
     set_member_str(annotations, NAME_ANNOTATION_POPULATE_NODE, t.selected_node);

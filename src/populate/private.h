@@ -182,6 +182,8 @@ void claim_space_describe(struct populate *p, const struct claim_pair *c, char *
 /* A view into the claim. */
 struct kube_ref claim_ref(const struct claim *c);
 
+void populate_event_send(struct populate *p, const struct kube_ref *about, const struct populate_event *what);
+
 /* Sends the event to the claim and to the pods that wait for it. If the pods cannot be listed, or not now,
  * claim_events_finish() sends it to them. `m` limits the requests; NULL: no limit. */
 void claim_event_send(struct populate *p, struct key_state *m, const struct kube_ref *claim,

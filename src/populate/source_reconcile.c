@@ -34,12 +34,9 @@ static void send_event(struct populate *p, struct key_state *m, const struct api
                        const struct source_probe *probe)
 {
     struct populate_event report;
-    const struct kube_ref about = {.resource = &api_sources,
-                                   .ns = str_of(s->meta.namespace),
-                                   .name = str_of(s->meta.name),
-                                   .uid = str_of(s->meta.uid)};
+    const struct kube_ref about = api_ref(&api_sources, &s->meta);
     if (m && probe->answer.tried_export && volume_event_of_export_test(&probe->answer.export_err, &m->events, &report))
-        kube_event(p->o.events, &about, KUBE_WARNING, report.reason, "%s", report.text);
+        populate_event_send(p, &about, &report);
 }
 
 /* Each computation walks over all volumes of the source: the more there are, the less often. */

@@ -9,16 +9,8 @@
 /* Claims that were deleted already get events, too. False: the volume has no claim. */
 static bool find_claim(const struct api_volume *volume, struct kube_ref *ret)
 {
-    *ret = (struct kube_ref){.resource = &kube_persistent_volume_claims,
-                             .ns = str_of(volume->claim_namespace),
-                             .name = str_of(volume->claim_name),
-                             .uid = str_of(volume->claim_uid)};
+    *ret = api_volume_claim(volume);
     return ret->ns.len && ret->name.len && ret->uid.len;
-}
-
-static void send(struct populate *p, const struct kube_ref *about, const struct populate_event *r)
-{
-    kube_event(p->o.events, about, r->warning ? KUBE_WARNING : KUBE_NORMAL, r->reason, "%s", r->text);
 }
 
 static void send_hydration(struct populate *p, struct key_state *m, const struct api_volume *volume,
@@ -41,13 +33,13 @@ static void send_export(struct populate *p, struct key_state *m, const struct ap
     if (!volume_event_of_export(volume, &m->events, &report))
         return;
     if (claim)
-        send(p, claim, &report);
+        populate_event_send(p, claim, &report);
     auto_json pv = kube_informer_get(p->o.pvs, STR_NULL, str_of(volume->meta.name));
     struct kube_ref about = {.resource = &kube_persistent_volumes,
                              .name = str_of(volume->meta.name),
                              .uid = json_member_str(json_at(pv, "metadata"), "uid")};
     if (pv && (report.warning || !claim))
-        send(p, &about, &report);
+        populate_event_send(p, &about, &report);
 }
 
 /* Only if the volume exports as its source says now. */

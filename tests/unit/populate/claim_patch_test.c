@@ -33,15 +33,15 @@ static void a_prime_asks_for_the_very_volume_that_the_target_would_have_got(void
 {
     (void)state;
     auto_json target = target_json();
-    is_text(
-        prime_json(target, STR("cistern-system"), false),
-        "{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClaim\",\"spec\":{\"accessModes\":[\"ReadWriteOncePod\"],"
-        "\"resources\":{\"requests\":{\"storage\":\"1Gi\"}},\"storageClassName\":\"cistern\","
-        "\"volumeMode\":\"Filesystem\",\"selector\":{\"matchLabels\":{\"x\":\"y\"}},"
-        "\"volumeAttributesClassName\":\"fast\"},"
-        "\"metadata\":{\"labels\":{\"team\":\"a\"},\"namespace\":\"cistern-system\",\"name\":\"prime-u1\","
-        "\"annotations\":{\"volume.kubernetes.io/selected-node\":\"n1\",\"cistern.io/populate-node\":\"n1\","
-        "\"cistern.io/populate-target\":\"train/weights\"}}}");
+    is_text(prime_json(target, STR("cistern-system"), false),
+            "{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClaim\","
+            "\"metadata\":{\"name\":\"prime-u1\",\"namespace\":\"cistern-system\",\"labels\":{\"team\":\"a\"},"
+            "\"annotations\":{\"volume.kubernetes.io/selected-node\":\"n1\",\"cistern.io/populate-node\":\"n1\","
+            "\"cistern.io/populate-target\":\"train/weights\"}},"
+            "\"spec\":{\"accessModes\":[\"ReadWriteOncePod\"],\"resources\":{\"requests\":{\"storage\":\"1Gi\"}},"
+            "\"storageClassName\":\"cistern\","
+            "\"volumeMode\":\"Filesystem\",\"selector\":{\"matchLabels\":{\"x\":\"y\"}},"
+            "\"volumeAttributesClassName\":\"fast\"}}");
 }
 
 static void a_prime_records_whether_its_node_was_already_cordoned(void **state)
