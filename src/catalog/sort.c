@@ -4,6 +4,7 @@
  * written to a nameless file. */
 #include "format.h"
 #include "util/file.h"
+#include "util/heap.h"
 #include <fcntl.h>
 
 enum {
@@ -21,6 +22,7 @@ struct key {
 };
 
 struct sort_run {
+    struct heap_node node;
     uint64_t next; /* ids: position in the file of runs; without a buffer: the ids themselves */
     uint64_t end;
     uint32_t *buffer; /* owned; NULL: the run came sorted */
@@ -34,8 +36,7 @@ struct merge {
     int fd;                /* of the runs */
     struct sort_run *runs; /* owned */
     size_t run_count;
-    size_t *heap; /* owned: indexes of runs; the run with the least path is first */
-    size_t heap_count;
+    struct heap heap; /* of the runs that have a head; the one with the least path is first */
 
     int out;
     uint64_t out_offset;
@@ -112,30 +113,9 @@ static int run_advance(struct merge *m, struct sort_run *r, bool *ret_more, stru
     return key_of(m->x, r->buffer[r->used++], &r->head, err);
 }
 
-static bool heap_less(const struct merge *m, size_t a, size_t b)
+static bool is_before(const struct heap_node *a, const struct heap_node *b)
 {
-    return compare(&m->runs[m->heap[a]].head, &m->runs[m->heap[b]].head) < 0;
-}
-
-static void heap_swap(struct merge *m, size_t a, size_t b)
-{
-    size_t t = m->heap[a];
-    m->heap[a] = m->heap[b];
-    m->heap[b] = t;
-}
-
-static void heap_down(struct merge *m, size_t at)
-{
-    for (;;) {
-        size_t least = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < m->heap_count; child++)
-            if (heap_less(m, child, least))
-                least = child;
-        if (least == at)
-            return;
-        heap_swap(m, at, least);
-        at = least;
-    }
+    return compare(&container_of(a, struct sort_run, node)->head, &container_of(b, struct sort_run, node)->head) < 0;
 }
 
 static int out_flush(struct merge *m, struct err *err)
@@ -193,19 +173,14 @@ static int open_runs(struct merge *m, uint64_t count, struct err *err)
     int r = find_runs(m, count, err);
     if (r == 0 && m->run_count == NATURAL_MAX)
         r = make_runs(m, count, err);
-    m->heap = xcalloc(m->run_count + 1, sizeof *m->heap);
     m->out_buffer = xcalloc(BUFFER_IDS, sizeof *m->out_buffer);
     for (size_t i = 0; r == 0 && i < m->run_count; i++) {
         bool more;
         if (i % RELEASE_HEADS == 0)
             index_release(m->x);
         r = run_advance(m, &m->runs[i], &more, err);
-        m->heap[m->heap_count++] = i;
-    }
-    for (size_t i = m->heap_count; r == 0 && i-- > 0;) {
-        if (i % RELEASE_HEADS == 0)
-            index_release(m->x);
-        heap_down(m, i);
+        if (r == 0)
+            heap_add(&m->heap, &m->runs[i].node);
     }
     return r;
 }
@@ -229,12 +204,11 @@ static int named_twice(const struct index *x, const struct key *first, uint64_t 
 static int merge_runs(struct merge *m, struct err *err)
 {
     struct key last = {0};
-    while (m->heap_count > 0) {
-        struct sort_run *least = &m->runs[m->heap[0]];
+    struct sort_run *least;
+    while ((least = heap_first(&m->heap, struct sort_run, node)) != NULL) {
         bool more;
-        if (last.path && compare(&last, &least->head) == 0) {
+        if (last.path && compare(&last, &least->head) == 0)
             return named_twice(m->x, &last, least->head.id, err);
-        }
         last = least->head;
         m->out_buffer[m->out_count++] = last.id;
         int r = m->out_count == BUFFER_IDS ? out_flush(m, err) : 0;
@@ -242,9 +216,10 @@ static int merge_runs(struct merge *m, struct err *err)
             r = run_advance(m, least, &more, err);
         if (r < 0)
             return r;
-        if (!more)
-            heap_swap(m, 0, --m->heap_count);
-        heap_down(m, 0);
+        if (more)
+            heap_update(&m->heap, &least->node);
+        else
+            heap_remove(&m->heap, &least->node);
     }
     return out_flush(m, err);
 }
@@ -254,7 +229,7 @@ static void merge_done(struct merge *m)
     for (size_t i = 0; i < m->run_count; i++)
         free(m->runs[i].buffer);
     free(m->runs);
-    free(m->heap);
+    heap_done(&m->heap);
     free(m->out_buffer);
     hash_done(&m->crc);
 }
@@ -265,7 +240,8 @@ int index_sort(const struct index *x, uint64_t count, int fd, uint64_t offset, u
     int r = file_nameless(x->dir, &runs, err);
     if (r < 0)
         return r;
-    auto_with(merge_done) struct merge m = {.x = x, .fd = runs, .out = fd, .out_offset = offset};
+    auto_with(merge_done) struct merge m = {
+        .x = x, .fd = runs, .heap.is_before = is_before, .out = fd, .out_offset = offset};
     hash_init(&m.crc);
     hash_begin(&m.crc, HASH_CRC32C);
     r = open_runs(&m, count, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard.h"
+#include "util/heap.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -15,8 +16,8 @@ struct shard_object {
     unsigned shard;
 };
 
-/* The volumes as a heap: the first has the fewest bytes; of equal ones, the lowest number. */
 struct shard_sum {
+    struct heap_node node;
     uint64_t bytes;
     unsigned shard;
 };
@@ -38,6 +39,7 @@ struct shard_assignment {
     const struct index *x;
     unsigned count;
     struct shard_sum *sums;     /* owned */
+    struct heap heap;           /* of the sums: the first has the fewest bytes; of equal ones, the lowest number */
     struct shard_object *large; /* owned */
     size_t n, room;
     uint64_t least;      /* objects below it are small */
@@ -50,7 +52,8 @@ static int by_size(const void *a, const void *b, void *ctx)
     struct index_entry x = {0}, y = {0};
     if (l->size_bytes != r->size_bytes)
         return l->size_bytes > r->size_bytes ? -1 : 1;
-    /* Ids are in order of arrival, which differs each time. Both were read before. */
+    /* By path: ids are in the order of arrival, which differs from run to run. The entries were read before, so this
+     * does not fail. */
     if (index_get(ctx, l->id, &x, ERR_IGNORED) < 0 || index_get(ctx, r->id, &y, ERR_IGNORED) < 0)
         return 0;
     return str_cmp(x.path, y.path);
@@ -62,25 +65,15 @@ static int by_id(const void *a, const void *b)
     return l->id < r->id ? -1 : l->id > r->id;
 }
 
-static bool is_less(const struct shard_sum *a, const struct shard_sum *b)
+static bool is_less(const struct heap_node *x, const struct heap_node *y)
 {
+    const struct shard_sum *a = container_of(x, struct shard_sum, node), *b = container_of(y, struct shard_sum, node);
     return a->bytes < b->bytes || (a->bytes == b->bytes && a->shard < b->shard);
 }
 
-static void sift_down(struct shard_sum *heap, unsigned count)
+static struct shard_sum *least_sum(const struct shard_assignment *d)
 {
-    for (unsigned at = 0;;) {
-        unsigned least = at;
-        for (unsigned child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++)
-            if (is_less(&heap[child], &heap[least]))
-                least = child;
-        if (least == at)
-            return;
-        struct shard_sum p = heap[at];
-        heap[at] = heap[least];
-        heap[least] = p;
-        at = least;
-    }
+    return heap_first(&d->heap, struct shard_sum, node);
 }
 
 static int collect(struct shard_assignment *d, uint64_t least, uint64_t below, struct err *err)
@@ -111,9 +104,10 @@ static int level(struct shard_assignment *d, uint64_t least, uint64_t below, str
     if (d->n > first)
         qsort_r(d->large + first, d->n - first, sizeof *d->large, by_size, (void *)(uintptr_t)d->x);
     for (size_t i = first; i < d->n; i++) {
-        d->large[i].shard = d->sums[0].shard;
-        d->sums[0].bytes += d->large[i].size_bytes;
-        sift_down(d->sums, d->count);
+        struct shard_sum *s = least_sum(d);
+        d->large[i].shard = s->shard;
+        s->bytes += d->large[i].size_bytes;
+        heap_update(&d->heap, &s->node);
     }
     return 0;
 }
@@ -123,7 +117,7 @@ static bool is_even(const struct shard_assignment *d, uint64_t share)
     uint64_t most = 0;
     for (unsigned i = 0; i < d->count; i++)
         most = max_u64(most, d->sums[i].bytes);
-    return most - d->sums[0].bytes <= share / UNEVEN;
+    return most - least_sum(d)->bytes <= share / UNEVEN;
 }
 
 /* Limits between sizes are powers of two, so that a listing that grew a little has the same limits. */
@@ -144,6 +138,7 @@ static int assign_large(struct shard_assignment *d, struct err *err)
 
 static void assignment_done(struct shard_assignment *d)
 {
+    heap_done(&d->heap);
     free(d->sums);
     free(d->large);
 }
@@ -151,10 +146,13 @@ static void assignment_done(struct shard_assignment *d)
 int shard_assign(const struct index *x, const struct shard *s,
                  int (*mine)(void *ctx, const struct index_entry *e, struct err *err), void *ctx, struct err *err)
 {
-    auto_with(assignment_done) struct shard_assignment d = {.x = x, .count = s->count, .left_bytes = index_bytes(x)};
+    auto_with(assignment_done) struct shard_assignment d = {
+        .x = x, .count = s->count, .heap.is_before = is_less, .left_bytes = index_bytes(x)};
     d.sums = xcalloc(s->count, sizeof *d.sums);
-    for (unsigned i = 0; i < s->count; i++)
+    for (unsigned i = 0; i < s->count; i++) {
         d.sums[i].shard = i;
+        heap_add(&d.heap, &d.sums[i].node);
+    }
     int r = assign_large(&d, err);
     size_t next = 0;
     for (uint64_t id = 0; r == 0 && id < index_count(x); id++) {

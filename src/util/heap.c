@@ -45,6 +45,12 @@ void heap_remove(struct heap *h, struct heap_node *n)
         sift(h, last, at);
 }
 
+void heap_update(struct heap *h, struct heap_node *n)
+{
+    assert(n->place > 0 && h->nodes[n->place - 1] == n);
+    sift(h, n, n->place - 1);
+}
+
 void heap_done(struct heap *h)
 {
     free(h->nodes);

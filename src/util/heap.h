@@ -22,6 +22,7 @@ struct heap {
 
 void heap_add(struct heap *h, struct heap_node *n);    /* it is in none */
 void heap_remove(struct heap *h, struct heap_node *n); /* its order may have changed since it was added */
+void heap_update(struct heap *h, struct heap_node *n); /* its order has changed */
 void heap_done(struct heap *h);                        /* frees the array; the nodes are the caller's */
 
 /* The struct of the least node; NULL of an empty heap. */

@@ -56,8 +56,7 @@ static void any_node_can_be_removed_or_change_its_order(void **state)
             heap_remove(&h, &items[i].node);
         if (i % 3 == 1) { /* every second of them moves up, the others down */
             items[i].key = i % 2 ? items[i].key / 2 : items[i].key + ITEMS;
-            heap_remove(&h, &items[i].node);
-            heap_add(&h, &items[i].node);
+            heap_update(&h, &items[i].node);
         }
         left += i % 3 != 0;
     }
