@@ -219,13 +219,7 @@ int verdict_write_progress(int export_dir, const struct verdict *v, struct err *
     json_set_i64(j, "startedNs", v->started_ns);
     json_fields_write(j, count_fields, countof(count_fields), v);
     auto_mem char *text = json_text(j, 0);
-    auto_fd fd = -1;
-    int r = file_open_state(export_dir, "." PROGRESS_FILE, O_WRONLY | O_CREAT | O_TRUNC, 0644, &fd, err);
-    if (r == 0)
-        r = file_write_all(fd, PROGRESS_FILE, text, strlen(text), err);
-    if (r == 0 && renameat(export_dir, "." PROGRESS_FILE, export_dir, PROGRESS_FILE) != 0)
-        r = err_sys(err, errno, "cannot replace '" PROGRESS_FILE "'");
-    return r;
+    return file_swap(export_dir, PROGRESS_FILE, str_of(text), 0644, err);
 }
 
 static int parse_verdict(struct str text, struct verdict *v, struct err *err)
@@ -265,19 +259,6 @@ static void merge_progress(int dir, struct verdict *v)
         *v = p;
 }
 
-static struct flock whole_file(short type)
-{
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET};
-}
-
-static bool is_locked(int dir)
-{
-    struct flock l = whole_file(F_WRLCK);
-    auto_fd fd = -1;
-    return file_open_state(dir, LOCK_FILE, O_RDWR, 0, &fd, ERR_IGNORED) == 0 && fcntl(fd, F_OFD_GETLK, &l) == 0 &&
-           l.l_type != F_UNLCK;
-}
-
 /* ERR_NOT_FOUND with *is_absent: no verdict. A file without a required member is ERR_NOT_FOUND too. */
 static int read_files(int dir, struct verdict *v, bool *is_absent, struct err *err)
 {
@@ -304,7 +285,7 @@ int verdict_read(int volume, struct verdict *ret, struct err *err)
     verdict_init(&v);
     auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     /* Tested before the file is read: a run that ends in between may appear alive, but never dead. */
-    v.alive = dir >= 0 && is_locked(dir);
+    v.alive = dir >= 0 && file_is_locked(dir, LOCK_FILE);
     int r = dir < 0 ? err_sys(err, errno, "cannot open the directory '" VOLUME_EXPORT "'")
                     : read_files(dir, &v, &is_absent, err);
     if (r == -ERR_NOT_FOUND && (dir < 0 || is_absent)) {
@@ -351,7 +332,7 @@ int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err
         r = file_open_state(dir, LOCK_FILE, O_RDWR | O_CREAT, 0600, &lock, err);
     if (r < 0)
         return r;
-    struct flock l = whole_file(F_WRLCK);
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(lock, F_OFD_SETLK, &l) != 0) {
         if (errno != EAGAIN && errno != EACCES)
             return err_sys(err, errno, "cannot lock '" VOLUME_EXPORT "/" LOCK_FILE "'");

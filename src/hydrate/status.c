@@ -2,8 +2,6 @@
 #include "hydrate/status.h"
 #include "util/file.h"
 #include "util/json_fields.h"
-#include <fcntl.h>
-#include <stdio.h>
 
 enum { STATUS_BYTES_MAX = 1 << 20, VERSION = 1 };
 
@@ -110,18 +108,8 @@ static char *status_text(const struct hydrate_status *s)
 
 int hydrate_status_write(int dir, const struct hydrate_status *s, struct err *err)
 {
-    static const char temporary[] = "." HYDRATE_STATUS_FILE;
     auto_mem char *text = status_text(s);
-    auto_fd fd = -1;
-    int r = file_open_state(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644, &fd, err);
-    if (r < 0)
-        return r;
-    r = file_write_all(fd, HYDRATE_STATUS_FILE, text, strlen(text), err);
-    if (r < 0)
-        return r;
-    return renameat(dir, temporary, dir, HYDRATE_STATUS_FILE) == 0
-               ? 0
-               : err_sys(err, errno, "cannot replace '%s'", HYDRATE_STATUS_FILE);
+    return file_swap(dir, HYDRATE_STATUS_FILE, str_of(text), 0644, err);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -197,8 +185,5 @@ int hydrate_status_read(int dir, struct hydrate_status *ret, struct err *err)
 
 bool hydrate_is_alive(int dir)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    auto_fd fd = -1;
-    return file_open_state(dir, HYDRATE_LOCK_FILE, O_RDWR, 0, &fd, ERR_IGNORED) == 0 &&
-           fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    return file_is_locked(dir, HYDRATE_LOCK_FILE);
 }

@@ -140,6 +140,27 @@ int file_replace(int dir, const char *name, struct str content, mode_t mode, str
     return dir_sync(dir, name, err);
 }
 
+int file_swap(int dir, const char *name, struct str content, mode_t mode, struct err *err)
+{
+    char temporary[NAME_MAX + 1];
+    auto_fd fd = -1;
+    snprintf(temporary, sizeof temporary, ".%s", name);
+    int r = file_open_state(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC, mode, &fd, err);
+    if (r == 0)
+        r = file_write_all(fd, name, content.ptr, content.len, err);
+    if (r == 0 && renameat(dir, temporary, dir, name) != 0)
+        r = err_sys(err, errno, "cannot replace '%s'", name);
+    return r;
+}
+
+bool file_is_locked(int dir, const char *name)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    auto_fd fd = -1;
+    return file_open_state(dir, name, O_RDWR, 0, &fd, ERR_IGNORED) == 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 &&
+           lock.l_type != F_UNLCK;
+}
+
 int file_nameless(int dir, int *ret_fd, struct err *err)
 {
     char name[40];

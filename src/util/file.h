@@ -25,6 +25,12 @@ must_check int file_read_state(int dir, const char *name, size_t ceiling, char *
  * either the old content or the new. */
 must_check int file_replace(int dir, const char *name, struct str content, mode_t mode, struct err *err);
 
+/* The same without a flush: after a crash the file may be empty. The dot file has one name: one writer at a time. */
+must_check int file_swap(int dir, const char *name, struct str content, mode_t mode, struct err *err);
+
+/* Does a process hold the open-file-description lock of this file? */
+bool file_is_locked(int dir, const char *name);
+
 /* Opens a file without a name in `dir`, to read and write; its last descriptor frees it. If the file system has no such
  * files (NFS, an overlay before Linux 6.1), it creates a file and unlinks it at once. */
 must_check int file_nameless(int dir, int *ret_fd, struct err *err);
