@@ -99,7 +99,7 @@ static int read_volume(struct status_view *v, const char *path, struct err *err)
     v->name = str_dup(str_of(volume->spec->name));
     v->capacity_bytes = volume->spec->capacity_bytes;
     v->created_ns = volume->spec->created_ns;
-    v->wants_data = spec_source_count(volume->spec) > 0 && volume->spec->params.hydration != HYDRATION_NONE;
+    v->wants_data = spec_is_hydrated(volume->spec);
     r = read_hydration(v, volume->dir, err);
     return r < 0 ? r : verdict_read(volume->dir, &v->export, err);
 }

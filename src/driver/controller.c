@@ -41,10 +41,8 @@ static int check_other_pools(struct driver *d, const struct space *here, const c
 /* The volume's hydration starts here; NodePublishVolume waits for it. */
 static int begin_hydration(struct driver *d, const struct volume *v, struct err *err)
 {
-    char text[HEALTH_TEXT_MAX];
-    bool failed;
     struct driver_job_view view;
-    if (volume_is_hydrated(v, text, &failed))
+    if (volume_is_hydrated(v))
         return 0;
     return driver_request_job(d, v, JOB_HYDRATE, false, &view, err);
 }

@@ -20,13 +20,11 @@ static bool export_was_cut_short(const struct volume *v)
 static int resume_volume(struct driver *d, struct space *s, const struct volume_id *id, struct err *err)
 {
     struct driver_job_view view;
-    char text[HEALTH_TEXT_MAX];
-    bool failed;
     auto_volume v = NULL;
     int r = space_find(s, id, &v, err);
     if (r < 0)
         return r;
-    bool whole = volume_is_hydrated(v, text, &failed), cut = export_was_cut_short(v);
+    bool whole = volume_is_hydrated(v), cut = export_was_cut_short(v);
     if (!whole || cut)
         r = space_attach(s, id, err);
     if (r == 0 && !whole)

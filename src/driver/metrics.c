@@ -161,7 +161,6 @@ static void add_export(const struct verdict *v, struct node_sums *sums)
 static int read_volume(struct driver_metrics *g, const struct volume *v, struct node_sums *sums, const char **ret,
                        struct err *err)
 {
-    bool wants_data = v->spec->params.hydration != HYDRATION_NONE && spec_source_count(v->spec) > 0;
     struct hydrate_status *h = g->hydration;
     auto_with(verdict_done) struct verdict verdict;
     verdict_init(&verdict);
@@ -179,7 +178,10 @@ static int read_volume(struct driver_metrics *g, const struct volume *v, struct 
     add_export(&verdict, sums);
     transfer_metrics_add(g->traffic, v, began ? h : NULL, &verdict);
     const char *of_export = verdict_phase(&verdict);
-    *ret = of_export ? of_export : began ? hydrate_phase_label(h->phase, alive) : wants_data ? "Provisioning" : "Ready";
+    *ret = of_export                   ? of_export
+           : began                     ? hydrate_phase_label(h->phase, alive)
+           : spec_is_hydrated(v->spec) ? "Provisioning"
+                                       : "Ready";
     return 0;
 }
 

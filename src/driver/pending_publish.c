@@ -146,7 +146,7 @@ int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct v
     struct driver_job_view job;
     bool has_failed, had_siblings = false;
     uint64_t end_ns = end_of_wait(call);
-    for (unsigned looks = 0; !volume_is_hydrated(v, text, &has_failed); looks++) {
+    for (unsigned looks = 0; !volume_read_progress(v, text, &has_failed); looks++) {
         int r = pending_publish_check(w, err);
         if (r == 0)
             r = check_pod(w, &had_siblings, err);

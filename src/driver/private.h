@@ -60,9 +60,10 @@ must_check int driver_space_named(struct driver *d, const char *name, struct spa
 
 void volume_health(const struct volume *v, struct health *ret);
 
-/* Is every byte of the source on the disk, or has the volume no source? If not, *ret_text (HEALTH_TEXT_MAX) has
- * the progress, and *ret_failed is true if the last run failed. */
-bool volume_is_hydrated(const struct volume *v, char *ret_text, bool *ret_failed);
+/* Is every byte of the source on the disk, or has the volume no source? */
+bool volume_is_hydrated(const struct volume *v);
+/* The same. If not, *ret_text (HEALTH_TEXT_MAX) has the progress, and *ret_failed is true if the last run failed. */
+bool volume_read_progress(const struct volume *v, char *ret_text, bool *ret_failed);
 
 /* Requests a job. On a node Kubernetes runs the jobs: there it only reports whether the job runs. */
 must_check int driver_request_job(struct driver *d, const struct volume *v, enum job_kind kind, bool fresh,

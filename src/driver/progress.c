@@ -6,11 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static bool has_source(const struct volume *v)
-{
-    return v->spec->params.hydration != HYDRATION_NONE && spec_source_count(v->spec) > 0;
-}
-
 /* "61% (86.0/140 GiB) at 7.1 GiB/s, 8 s left" */
 static void describe(const struct hydrate_status *s, char *ret)
 {
@@ -25,11 +20,11 @@ static void describe(const struct hydrate_status *s, char *ret)
              known ? " left" : "");
 }
 
-bool volume_is_hydrated(const struct volume *v, char *ret_text, bool *ret_failed)
+bool volume_read_progress(const struct volume *v, char *ret_text, bool *ret_failed)
 {
     struct err err;
     *ret_failed = false;
-    if (!has_source(v))
+    if (!spec_is_hydrated(v->spec))
         return true;
     auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
     int r = hydrate_status_read(v->dir, s, &err);
@@ -47,13 +42,20 @@ bool volume_is_hydrated(const struct volume *v, char *ret_text, bool *ret_failed
     return false;
 }
 
+bool volume_is_hydrated(const struct volume *v)
+{
+    char text[HEALTH_TEXT_MAX];
+    bool failed;
+    return volume_read_progress(v, text, &failed);
+}
+
 /* ---- health ------------------------------------------------------------------------------------------------------ */
 
 static void add_hydration(const struct volume *v, struct health *h)
 {
     char text[HEALTH_TEXT_MAX];
     bool failed;
-    if (volume_is_hydrated(v, text, &failed))
+    if (volume_read_progress(v, text, &failed))
         return;
     if (failed)
         memcpy(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__INACCESSIBLE, "HydrationFailed")->message, text,

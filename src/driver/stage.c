@@ -12,12 +12,9 @@
 /* A bind mount if requested, or if FUSE is not needed: read-only, hydrated, nothing to export. */
 static bool wants_fuse(const struct volume *v, const struct record *want)
 {
-    char text[HEALTH_TEXT_MAX];
-    bool failed;
     if (v->spec->params.access != ACCESS_AUTO)
         return v->spec->params.access == ACCESS_FUSE;
-    return !want->read_only || want->has_group || want->context || v->spec->export.uri ||
-           !volume_is_hydrated(v, text, &failed);
+    return !want->read_only || want->has_group || want->context || v->spec->export.uri || !volume_is_hydrated(v);
 }
 
 int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)

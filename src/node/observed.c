@@ -47,7 +47,7 @@ static int read_verdict(struct observed *f, struct err *err)
 static int read_hydration(struct observed *f, struct err *err)
 {
     const struct volume *v = f->volume;
-    f->has_source = v->spec->params.hydration != HYDRATION_NONE && spec_source_count(v->spec) > 0;
+    f->has_source = spec_is_hydrated(v->spec);
     if (!f->has_source)
         return 0;
     struct hydrate_status *s = xcalloc(1, sizeof *s);

@@ -188,6 +188,11 @@ const char *spec_difference(const struct spec *a, const struct spec *b)
     return NULL;
 }
 
+bool spec_is_hydrated(const struct spec *s)
+{
+    return s->params.hydration != HYDRATION_NONE && spec_source_count(s) > 0;
+}
+
 size_t spec_source_count(const struct spec *s)
 {
     return s->source.uri ? 1 : s->source.sources.count;

@@ -218,6 +218,9 @@ must_check int spec_check_owed(const struct spec *s, struct err *err);
 /* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
 const char *spec_difference(const struct spec *a, const struct spec *b);
 
+/* Does a volume of this spec get files from its source? */
+bool spec_is_hydrated(const struct spec *s);
+
 /* The prefixes to hydrate: `uri` with its include and exclude, or `sources`. 0 for a blank volume. */
 size_t spec_source_count(const struct spec *s);
 struct spec_part spec_source_at(const struct spec *s, size_t index); /* borrowed */

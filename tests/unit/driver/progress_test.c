@@ -24,7 +24,7 @@ static bool is_whole_with(const struct hydrate_status *s)
     struct err err;
     if (s)
         assert_int_equal(hydrate_status_write(dir, s, &err), 0);
-    return volume_is_hydrated(&volume, text, &failed);
+    return volume_read_progress(&volume, text, &failed);
 }
 
 static void volume_without_source_is_complete(void **state)
