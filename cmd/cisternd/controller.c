@@ -248,10 +248,10 @@ static int connect_kube(struct controller_role *c, struct err *err)
 static void watch_objects(struct controller_role *c)
 {
     struct kube_informer_options volumes = {.resource = &api_volumes,
-                                            .indexes = {[BY_ID] = {control_id_of},
-                                                        [BY_NODE] = {control_node_of},
-                                                        [BY_CLAIM] = {populate_index_claim},
-                                                        [BY_SOURCE] = {populate_index_source}},
+                                            .indexes = {[BY_ID] = {"spec", "volumeID"},
+                                                        [BY_NODE] = {"spec", "nodeName"},
+                                                        [BY_CLAIM] = {"spec.claimRef", "uid"},
+                                                        [BY_SOURCE] = {.value = populate_index_source}},
                                             .ctx = c,
                                             .on_added = volume_changed,
                                             .on_updated = volume_changed,
@@ -259,14 +259,14 @@ static void watch_objects(struct controller_role *c)
                                             .on_synced = synced,
                                             .on_error = informer_failed};
     struct kube_informer_options pvs = {.resource = &kube_persistent_volumes,
-                                        .indexes = {{populate_index_pv}},
+                                        .indexes = {{.value = populate_index_pv}},
                                         .ctx = c,
                                         .on_added = pv_changed,
                                         .on_updated = pv_changed,
                                         .on_deleted = pv_changed,
                                         .on_error = informer_failed};
     struct kube_informer_options pools = {
-        .resource = &api_pools, .indexes = {{populate_index_pool}}, .ctx = c, .on_error = informer_failed};
+        .resource = &api_pools, .indexes = {{"spec", "pool"}}, .ctx = c, .on_error = informer_failed};
     struct kube_informer_options nodes = {.resource = &kube_nodes,
                                           .transform = strip_node,
                                           .ctx = c,

@@ -12,9 +12,7 @@
 struct control;
 
 /* The numbers of the indexes that the informer of CisternVolumes must have. */
-enum control_index { CONTROL_BY_ID, CONTROL_BY_NODE };
-void control_id_of(const json *volume, struct sbuf *ret_value);   /* spec.volumeID */
-void control_node_of(const json *volume, struct sbuf *ret_value); /* spec.nodeName */
+enum control_index { CONTROL_BY_ID, CONTROL_BY_NODE }; /* spec.volumeID, spec.nodeName */
 
 /* All borrowed: they outlive the struct control. */
 struct control_options {

@@ -190,22 +190,3 @@ void volume_event(struct control *c, const struct api_volume *v, const char *rea
     if (v->claim_uid)
         kube_event(c->o.events, &claim, KUBE_WARNING, reason, "%s", line);
 }
-
-/* ---- indexes ----------------------------------------------------------------------------------------------------- */
-
-static void add_text(const json *object, const char *path, struct sbuf *b)
-{
-    struct str text;
-    if (json_as_str(json_at(object, path), &text))
-        sbuf_add(b, text);
-}
-
-void control_id_of(const json *volume, struct sbuf *ret_value)
-{
-    add_text(volume, "spec.volumeID", ret_value);
-}
-
-void control_node_of(const json *volume, struct sbuf *ret_value)
-{
-    add_text(volume, "spec.nodeName", ret_value);
-}

@@ -251,7 +251,7 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
         make_metrics(i);
     i->again.fire = pause_ended;
     i->resync.fire = resynced;
-    while (indexes < KUBE_INDEXES_MAX && o->indexes[indexes].value)
+    while (indexes < KUBE_INDEXES_MAX && (o->indexes[indexes].value || o->indexes[indexes].member))
         indexes++;
     informer_objects_init(&i->objects, i->options.indexes, indexes);
     line_splitter_init(&i->lines);

@@ -14,8 +14,10 @@ struct kube_informer;
 
 enum { KUBE_INDEXES_MAX = 4, KUBE_KEY_MAX = 512 };
 
-/* Appends to the empty `ret_value` the value by which the object can be found; leaves it empty for none. Pure. */
+/* The value by which an object can be found: the text of a field, a label or an annotation. */
 struct kube_index {
+    const char *at, *member; /* "metadata.labels", "app": the member may have dots */
+    /* If set, used instead: appends the value to the empty `ret_value`; leaves it empty for none. Pure. */
     void (*value)(const json *object, struct sbuf *ret_value);
 };
 
@@ -23,7 +25,7 @@ struct kube_informer_options {
     const struct kube_resource *resource; /* static */
     struct str ns;                        /* empty: all, or a resource without */
     const char *label_selector, *field_selector;
-    struct kube_index indexes[KUBE_INDEXES_MAX]; /* the array ends at the first entry without a function */
+    struct kube_index indexes[KUBE_INDEXES_MAX]; /* the array ends at the first empty entry */
     /* Removes unneeded members, so that many objects need little memory; may be NULL. metadata.name, .namespace and
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);

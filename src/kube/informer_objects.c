@@ -91,7 +91,11 @@ bool informer_objects_put(struct informer_objects *o, struct str key, const json
     auto_sbuf value = SBUF(KUBE_KEY_MAX);
     for (size_t i = 0; i < o->index_count; i++) {
         sbuf_clear(&value);
-        o->indexes[i].value(tree, &value);
+        const struct kube_index *k = &o->indexes[i];
+        if (k->value)
+            k->value(tree, &value);
+        else
+            sbuf_add(&value, json_member_str(json_at(tree, k->at), k->member));
         link_to(o, x, i, sbuf_str(&value));
     }
     *ret = x;

@@ -162,11 +162,6 @@ static void prime_event_changed(void *ctx, struct str, const json *event)
         populate_enqueue(ctx, 'c', uid);
 }
 
-static void index_object(const json *event, struct sbuf *ret)
-{
-    sbuf_add(ret, json_str_at(event, "involvedObject.uid"));
-}
-
 static void job_event_changed(void *ctx, struct str, const json *event)
 {
     struct populate *p = ctx;
@@ -179,11 +174,6 @@ static void job_event_changed(void *ctx, struct str, const json *event)
 static struct str order_of(const json *pod)
 {
     return json_member_str(json_at(pod, "metadata.annotations"), JOB_ANNOTATION_ORDER);
-}
-
-static void index_order(const json *pod, struct sbuf *ret)
-{
-    sbuf_add(ret, order_of(pod));
 }
 
 static void pod_changed(void *ctx, struct str, const json *pod)
@@ -211,24 +201,25 @@ void foreign_events_open(struct populate *p)
                                       .field_selector =
                                           "involvedObject.kind=PersistentVolumeClaim,reason=ProvisioningFailed",
                                       .decides_nothing = true,
-                                      .indexes = {{index_target}},
+                                      .indexes = {{.value = index_target}},
                                       .ctx = p,
                                       .on_added = prime_event_changed,
                                       .on_updated = prime_event_changed,
                                       .on_error = watch_failed};
     p->prime_events = kube_informer_new(p->o.kube, &o);
     o.field_selector = "involvedObject.kind=Job,reason=FailedCreate";
-    o.indexes[0].value = index_object;
+    o.indexes[0] = (struct kube_index){"involvedObject", "uid"};
     o.on_added = o.on_updated = job_event_changed;
     p->job_events = kube_informer_new(p->o.kube, &o);
-    p->job_pods = kube_informer_new(p->o.kube, &(struct kube_informer_options){.resource = &kube_pods,
-                                                                               .ns = str_of(p->o.job.ns),
-                                                                               .label_selector = JOB_LABEL,
-                                                                               .decides_nothing = true,
-                                                                               .indexes = {{index_order}},
-                                                                               .transform = trim_pod,
-                                                                               .ctx = p,
-                                                                               .on_added = pod_changed,
-                                                                               .on_updated = pod_changed,
-                                                                               .on_error = watch_failed});
+    p->job_pods = kube_informer_new(
+        p->o.kube, &(struct kube_informer_options){.resource = &kube_pods,
+                                                   .ns = str_of(p->o.job.ns),
+                                                   .label_selector = JOB_LABEL,
+                                                   .decides_nothing = true,
+                                                   .indexes = {{"metadata.annotations", JOB_ANNOTATION_ORDER}},
+                                                   .transform = trim_pod,
+                                                   .ctx = p,
+                                                   .on_added = pod_changed,
+                                                   .on_updated = pod_changed,
+                                                   .on_error = watch_failed});
 }

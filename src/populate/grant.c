@@ -59,11 +59,6 @@ int source_is_granted(struct populate *p, const struct claim *target, bool *ret,
 
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
 
-static void index_namespace(const json *grant, struct sbuf *ret)
-{
-    sbuf_add(ret, json_str_at(grant, "metadata.namespace"));
-}
-
 static void grant_changed(void *ctx, struct str, const json *grant)
 {
     struct populate *p = ctx;
@@ -85,7 +80,7 @@ void grants_open(struct populate *p)
     if (!p->o.cross_namespace)
         return;
     p->grants = kube_informer_new(p->o.kube, &(struct kube_informer_options){.resource = &kube_reference_grants,
-                                                                             .indexes = {{index_namespace}},
+                                                                             .indexes = {{"metadata", "namespace"}},
                                                                              .ctx = p,
                                                                              .on_added = grant_changed,
                                                                              .on_updated = grant_changed,

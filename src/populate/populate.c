@@ -101,11 +101,6 @@ void populate_index_pv(const json *pv, struct sbuf *ret)
     sbuf_add(ret, pv_claim_of(pv));
 }
 
-void populate_index_pool(const json *pool, struct sbuf *ret)
-{
-    sbuf_add(ret, json_str_at(pool, "spec.pool"));
-}
-
 static struct str job_annotation(const json *job, const char *name)
 {
     return json_member_str(json_at(job, "metadata.annotations"), name);
@@ -114,21 +109,6 @@ static struct str job_annotation(const json *job, const char *name)
 static struct str job_label(const json *job, const char *name)
 {
     return json_member_str(json_at(job, "metadata.labels"), name);
-}
-
-static void index_job_order(const json *job, struct sbuf *ret)
-{
-    sbuf_add(ret, job_annotation(job, JOB_ANNOTATION_ORDER));
-}
-
-static void index_job_claim(const json *job, struct sbuf *ret)
-{
-    sbuf_add(ret, job_label(job, JOB_LABEL_CLAIM));
-}
-
-void populate_index_claim(const json *volume, struct sbuf *ret)
-{
-    sbuf_add(ret, json_str_at(volume, "spec.claimRef.uid"));
 }
 
 void populate_index_source(const json *volume, struct sbuf *ret)
@@ -267,7 +247,7 @@ static void watch(struct populate *p)
     struct kube *k = p->o.kube;
     const struct kube_informer_options of_claims = {
         .resource = &kube_persistent_volume_claims,
-        .indexes = {{index_claim_uid}, {index_claim_source}, {index_claim_foreign}},
+        .indexes = {{.value = index_claim_uid}, {.value = index_claim_source}, {.value = index_claim_foreign}},
         .transform = trim_claim,
         .keep_managed_fields = true,
         .ctx = p,
@@ -284,16 +264,18 @@ static void watch(struct populate *p)
                                                                       .on_updated = source_changed,
                                                                       .on_deleted = source_changed,
                                                                       .on_error = watch_failed});
-    p->jobs = kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_jobs,
-                                                                   .ns = str_of(p->o.job.ns),
-                                                                   .label_selector = JOB_LABEL,
-                                                                   .indexes = {{index_job_order}, {index_job_claim}},
-                                                                   .transform = trim_job,
-                                                                   .ctx = p,
-                                                                   .on_added = job_added,
-                                                                   .on_updated = job_changed,
-                                                                   .on_deleted = job_deleted,
-                                                                   .on_error = watch_failed});
+    p->jobs =
+        kube_informer_new(k, &(struct kube_informer_options){.resource = &kube_jobs,
+                                                             .ns = str_of(p->o.job.ns),
+                                                             .label_selector = JOB_LABEL,
+                                                             .indexes = {{"metadata.annotations", JOB_ANNOTATION_ORDER},
+                                                                         {"metadata.labels", JOB_LABEL_CLAIM}},
+                                                             .transform = trim_job,
+                                                             .ctx = p,
+                                                             .on_added = job_added,
+                                                             .on_updated = job_changed,
+                                                             .on_deleted = job_deleted,
+                                                             .on_error = watch_failed});
 }
 
 /* ---- the public functions ---------------------------------------------------------------------------------------- */

@@ -39,13 +39,12 @@ struct populate_options {
     bool (*may_probe)(void *ctx); /* false: the addresses that a probe must not reach are not known yet */
 };
 
-/* The indexes on CisternVolumes: by the uid of the target claim, and by "<namespace>/<name>" of the source. */
-void populate_index_claim(const json *volume, struct sbuf *ret_value);
+/* The indexes on CisternVolumes: by the uid of the target claim (spec.claimRef.uid), and by "<namespace>/<name>" of the
+ * source. */
 void populate_index_source(const json *volume, struct sbuf *ret_value);
 /* On PersistentVolumes: by the uid of the target claim, also of those that the prime claim has. */
 void populate_index_pv(const json *pv, struct sbuf *ret_value);
-/* On CisternPools: by the name that a StorageClass has as its parameter. */
-void populate_index_pool(const json *pool, struct sbuf *ret_value);
+/* On CisternPools: by the name that a StorageClass has as its parameter, spec.pool. */
 
 must_check int populate_new(const struct populate_options *o, struct populate **ret, struct err *err);
 

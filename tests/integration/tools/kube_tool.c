@@ -375,11 +375,6 @@ static void informer_failed(void *ctx, const struct err *err, uint64_t wait_ns)
     print(j);
 }
 
-static void by_color(const json *object, struct sbuf *ret_value)
-{
-    sbuf_add(ret_value, json_member_str(json_at(object, "metadata.labels"), "color"));
-}
-
 static void without_big(void *ctx, json *object)
 {
     (void)ctx;
@@ -394,7 +389,7 @@ static void informer_begin(const json *line)
                                               .ns = str_at(line, "ns"),
                                               .label_selector = text_at(line, "labels"),
                                               .field_selector = text_at(line, "fields"),
-                                              .indexes = {{by_color}},
+                                              .indexes = {{"metadata.labels", "color"}},
                                               .transform = without_big,
                                               .resync_ns = number_at(line, "resync_ms", 0) * NS_PER_MS,
                                               .silence_ns = number_at(line, "silence_ms", 0) * NS_PER_MS,

@@ -14,7 +14,7 @@ static void by_place(const json *object, struct sbuf *ret_value)
               STR_FMT(json_member_str(object, "name")));
 }
 
-static const struct kube_index indexes[] = {{by_color}, {by_place}};
+static const struct kube_index indexes[] = {{.value = by_color}, {.value = by_place}};
 static struct informer_objects all;
 
 static struct informer_object *put(unsigned n, const char *color)
