@@ -9,29 +9,9 @@ static void on_failure(void *, struct str key, const struct err *err, unsigned a
     log_err(LOG_WARN, "a volume could not be reconciled", err, "name", name, "attempt", log_u64(attempt), NULL);
 }
 
-/* Nothing begins once control_stop() was called. */
-static bool begin(struct control *c)
-{
-    auto_lock(&c->lock);
-    c->busy += !c->stopping;
-    return !c->stopping;
-}
-
-static void end(struct control *c)
-{
-    auto_lock(&c->lock);
-    if (--c->busy == 0)
-        pthread_cond_broadcast(&c->idle);
-}
-
 static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
 {
-    struct control *c = ctx;
-    if (!begin(c))
-        return 0;
-    int r = sweep_reconcile(c, key, again_ns, err);
-    end(c);
-    return r;
+    return sweep_reconcile(ctx, key, again_ns, err);
 }
 
 static bool is_ready(void *ctx)
@@ -66,8 +46,6 @@ int control_open(const struct control_options *o, struct control **ret, struct e
     csi_service_init(&c->service);
     c->namespace = str_dup(o->namespace);
     c->o.namespace = str_of(c->namespace);
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->idle, NULL);
     struct kube_queue_options q = {
         .name = "sweep", .threads = 2, .ctx = c, .reconcile = reconcile, .on_failure = on_failure};
     int r = kube_queue_new(&q, &c->queue, err);
@@ -81,12 +59,8 @@ int control_open(const struct control_options *o, struct control **ret, struct e
 
 void control_stop(struct control *c)
 {
-    if (!c)
-        return;
-    auto_lock(&c->lock);
-    c->stopping = true;
-    while (c->busy > 0)
-        pthread_cond_wait(&c->idle, &c->lock);
+    if (c)
+        kube_queue_stop(c->queue);
 }
 
 void control_free(struct control *own_c)
@@ -94,8 +68,6 @@ void control_free(struct control *own_c)
     if (!own_c)
         return;
     kube_queue_free(own_c->queue);
-    pthread_cond_destroy(&own_c->idle);
-    pthread_mutex_destroy(&own_c->lock);
     free(own_c->namespace);
     free(own_c);
 }

@@ -8,17 +8,12 @@
 #include "control/control.h"
 #include "csi/service.h"
 #include "kube/queue.h"
-#include "util/thread.h"
 
 struct control {
     struct csi_service service;
     struct control_options o;
     char *namespace;          /* owned; o.namespace is a view of it */
     struct kube_queue *queue; /* owned; keys: names of CisternVolumes, and one for the sweep */
-    pthread_mutex_t lock;     /* guards the fields below */
-    pthread_cond_t idle;
-    unsigned busy;
-    bool stopping;
 };
 
 /* ---- objects.c: the API server's side ---------------------------------------------------------------------------- */

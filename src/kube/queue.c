@@ -215,7 +215,7 @@ int kube_queue_new(const struct kube_queue_options *o, struct kube_queue **ret, 
     return 0;
 }
 
-void kube_queue_free(struct kube_queue *q)
+void kube_queue_stop(struct kube_queue *q)
 {
     if (!q)
         return;
@@ -223,8 +223,15 @@ void kube_queue_free(struct kube_queue *q)
     q->stopping = true;
     pthread_cond_broadcast(&q->due);
     pthread_mutex_unlock(&q->lock);
-    for (unsigned i = 0; i < q->thread_count; i++)
-        pthread_join(q->threads[i], NULL);
+    while (q->thread_count > 0)
+        pthread_join(q->threads[--q->thread_count], NULL);
+}
+
+void kube_queue_free(struct kube_queue *q)
+{
+    if (!q)
+        return;
+    kube_queue_stop(q);
     struct queue_key *i;
     map_foreach (&q->keys, i, node)
         key_free(q, i);

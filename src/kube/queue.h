@@ -26,7 +26,10 @@ struct kube_queue_options {
 };
 
 must_check int kube_queue_new(const struct kube_queue_options *o, struct kube_queue **ret, struct err *err);
-void kube_queue_free(struct kube_queue *q); /* waits for running keys; no other starts; NULL is fine */
+/* Waits for running keys; no other starts, and keys that are added from then on stay where they are. May run twice;
+ * NULL is fine. */
+void kube_queue_stop(struct kube_queue *q);
+void kube_queue_free(struct kube_queue *q); /* stops it, too; NULL is fine */
 DEFINE_AUTO(kube_queue, struct kube_queue, kube_queue_free)
 #define auto_kube_queue auto_with(auto_clean_kube_queue) struct kube_queue *
 

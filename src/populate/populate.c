@@ -25,8 +25,9 @@ static bool has_synced(const struct populate *p)
 }
 
 /* Before every list is complete, an unknown object looks like a deleted one: nothing is decided until then. */
-static int reconcile_key(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
+static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
 {
+    struct populate *p = ctx;
     struct str name = str_from(key, 2);
     if (!kube_lease_is_held(p->o.lease))
         return 0; /* populate_lead() enqueues all of them again */
@@ -48,16 +49,6 @@ static int reconcile_key(struct populate *p, struct str key, uint64_t *again_ns,
     default:
         return source_reconcile(p, name, again_ns, err);
     }
-}
-
-static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
-{
-    struct populate *p = ctx;
-    if (!work_begin(p))
-        return 0;
-    int r = reconcile_key(p, key, again_ns, err);
-    work_end(p);
-    return r;
 }
 
 /* A lost race and the end of leadership are not failures: the retry reads the objects again. */
@@ -288,7 +279,6 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
     p->limits[SLOT_EXPORT] = (struct job_limit){.max = o->exports_max, .max_per_node = o->exports_a_node_max};
     pthread_mutex_init(&p->lock, NULL);
     claim_events_open(p);
-    pthread_cond_init(&p->idle, NULL);
     p->seconds = metric_new(METRIC_HISTOGRAM, "volume_populator_operation_seconds",
                             "Time from the creation of a prime claim to the end of its operation.", "result",
                             metric_buckets_job);
@@ -316,10 +306,8 @@ int populate_new(const struct populate_options *o, struct populate **ret, struct
 
 void populate_stop(struct populate *p)
 {
-    auto_lock(&p->lock);
-    p->stopping = true;
-    while (p->busy > 0)
-        pthread_cond_wait(&p->idle, &p->lock);
+    kube_queue_stop(p->probe_queue);
+    kube_queue_stop(p->queue);
 }
 
 void populate_free(struct populate *p)
@@ -340,7 +328,6 @@ void populate_free(struct populate *p)
     claim_events_done(p);
     for (size_t slot = 0; slot < JOB_SLOTS; slot++)
         job_limit_done(&p->limits[slot]);
-    pthread_cond_destroy(&p->idle);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }

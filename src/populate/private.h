@@ -85,9 +85,6 @@ struct populate {
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */
-    pthread_cond_t idle;
-    unsigned busy; /* running reconcile functions */
-    bool stopping;
     struct map key_states;
     size_t in_flight_count;
     struct map probes;
@@ -102,10 +99,6 @@ struct populate {
 };
 
 /* ---- state.c ----------------------------------------------------------------------------------------------------- */
-
-/* Requests to the API server are made between these two: begin is false once populate_stop() was called. */
-bool work_begin(struct populate *p);
-void work_end(struct populate *p);
 
 /* Keys: a letter for the kind, a slash and a name. */
 void populate_enqueue(struct populate *p, char kind, struct str name);

@@ -176,9 +176,12 @@ static void run_probe(struct populate *p, struct str source, const struct api_so
     populate_enqueue(p, 's', source);
 }
 
-static int probe(struct populate *p, struct str source, uint64_t *again_ns, struct err *err)
+static int reconcile(void *ctx, struct str source, uint64_t *again_ns, struct err *err)
 {
+    struct populate *p = ctx;
     auto_api_source s = NULL;
+    if (!kube_lease_is_held(p->o.lease))
+        return 0; /* populate_lead() enqueues all of them again */
     auto_json object = kube_informer_get_by_key(p->sources, source);
     if (!object) {
         forget(p, source);
@@ -198,18 +201,6 @@ static int probe(struct populate *p, struct str source, uint64_t *again_ns, stru
     release_thread(p, s->meta.namespace);
     *again_ns = wait_ns(p, source, s->meta.generation, clock_now_ns());
     return 0;
-}
-
-static int reconcile(void *ctx, struct str source, uint64_t *again_ns, struct err *err)
-{
-    struct populate *p = ctx;
-    if (!kube_lease_is_held(p->o.lease))
-        return 0; /* populate_lead() enqueues all of them again */
-    if (!work_begin(p))
-        return 0;
-    int r = probe(p, source, again_ns, err);
-    work_end(p);
-    return r;
 }
 
 void source_probe_enqueue(struct populate *p, struct str source)

@@ -121,20 +121,6 @@ int populate_enqueue_claim(void *ctx, struct str, const json *claim)
     return 0;
 }
 
-bool work_begin(struct populate *p)
-{
-    auto_lock(&p->lock);
-    p->busy += !p->stopping;
-    return !p->stopping;
-}
-
-void work_end(struct populate *p)
-{
-    auto_lock(&p->lock);
-    if (--p->busy == 0)
-        pthread_cond_broadcast(&p->idle);
-}
-
 /* ---- limits of Jobs ---------------------------------------------------------------------------------------------- */
 
 bool job_limit_admits(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
