@@ -155,8 +155,8 @@ struct aws_source {
     char *token;               /* owned; container and grant: the token itself. Secret */
     char *session_name;        /* owned; of the role to assume; NULL: from the environment */
     char *url;                 /* owned; container, and the base of the metadata server */
+    struct creds *creds;       /* whose source this is */
     /* State of the running fetch. */
-    struct creds *creds;
     struct worker *worker;
     char session[TOKEN_MAX]; /* the metadata server's own token */
 };
@@ -256,7 +256,6 @@ static void fetch_role(struct creds *c, struct worker *w)
     auto_mem char *token = NULL;
     char url[TRUST_URL_MAX], when[SIGV4_TIME_MAX];
     struct err err;
-    s->creds = c;
     if (!endpoint && trust_aws_url("sts", s->region, url, &err) < 0) {
         creds_refused(s->creds, &err);
         return;
@@ -291,7 +290,6 @@ static void fetch_container(struct creds *c, struct worker *w)
 {
     struct aws_source *s = c->source.self;
     auto_mem char *token = NULL;
-    s->creds = c;
     if (s->token_file && !read_token(s, &token))
         return;
     struct str sent = token ? str_of(token) : str_of(s->token);
@@ -364,7 +362,6 @@ static void fetch_metadata(struct creds *c, struct worker *w)
     struct aws_source *s = c->source.self;
     char url[URL_MAX];
     const struct web_header headers[] = {{"x-aws-ec2-metadata-token-ttl-seconds", STR("21600")}};
-    s->creds = c;
     s->worker = w;
     snprintf(url, sizeof url, "%s/latest/api/token", s->url);
     exchange_start(
@@ -384,7 +381,7 @@ static struct creds *fetched(const char *name, const char *method, struct aws_so
 {
     const struct creds_source source = {
         .name = name, .method = method, .self = own_s, .free_self = free_source, .fetch = fetch};
-    return creds_new(&source, NULL);
+    return own_s->creds = creds_new(&source, NULL);
 }
 
 static int open_container(struct aws_source *own_s, const char *relative, const char *full, struct creds **ret,

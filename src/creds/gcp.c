@@ -34,7 +34,7 @@ struct gcp_source {
     char *url;             /* owned: of the exchange */
     char *impersonate_url; /* owned: URL that exchanges the token for one of a service account */
     bool is_expected;      /* the environment names the metadata server */
-    struct creds *creds;
+    struct creds *creds;   /* whose source this is */
     struct worker *worker; /* of the fetch under way */
 };
 
@@ -156,7 +156,6 @@ static void fetch_service_account(struct creds *c, struct worker *w)
     struct gcp_source *s = c->source.self;
     struct err err;
     auto_sbuf assertion = SBUF(FORM_MAX / 2);
-    s->creds = c;
     if (make_assertion(s, &assertion, &err) < 0)
         creds_refused(s->creds, &err);
     else
@@ -166,7 +165,6 @@ static void fetch_service_account(struct creds *c, struct worker *w)
 static void fetch_assertion(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
-    s->creds = c;
     post_assertion(s, w, str_of(s->subject));
 }
 
@@ -178,7 +176,6 @@ static void fetch_authorized_user(struct creds *c, struct worker *w)
     struct gcp_source *s = c->source.self;
     struct err err;
     auto_sbuf form = SBUF(FORM_MAX);
-    s->creds = c;
     add_field(&form, "grant_type", STR("refresh_token"));
     for (size_t i = 0; i < countof(names); i++) {
         struct str value;
@@ -200,7 +197,6 @@ static void fetch_federation(struct creds *c, struct worker *w)
     struct str audience, type;
     auto_mem char *token = NULL;
     size_t len = 0;
-    s->creds = c;
     s->worker = w;
     int r = json_strings(s->key, &err, {"audience", &audience}, {"subject_token_type", &type});
     if (r == 0 && !s->subject)
@@ -249,7 +245,6 @@ static void fetch_metadata(struct creds *c, struct worker *w)
 {
     struct gcp_source *s = c->source.self;
     const struct web_header headers[] = {{"metadata-flavor", STR("Google")}, {"host", STR(METADATA_HOST)}};
-    s->creds = c;
     exchange_start(w, &(struct exchange_request){.method = "GET",
                                                  .url = s->url,
                                                  .headers = headers,
@@ -267,7 +262,6 @@ static void fetch_file(struct creds *c, struct worker *)
     struct err err;
     auto_mem char *text = NULL;
     size_t len;
-    s->creds = c;
     if (file_read(AT_FDCWD, s->file, FILE_MAX, &text, &len, &err) < 0) {
         creds_refused(s->creds, &err);
         return;
@@ -288,7 +282,7 @@ static struct creds *make(const char *name, const char *method, struct gcp_sourc
 {
     const struct creds_source source = {
         .name = name, .method = method, .self = own_s, .free_self = free_source, .fetch = fetch};
-    return creds_new(&source, NULL);
+    return own_s->creds = creds_new(&source, NULL);
 }
 
 static int wrong_file(const char *path, struct gcp_source *own_s, struct err *err)
