@@ -13,14 +13,14 @@
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-static int prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attr, const char *log)
+static int prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attr, int log)
 {
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
     int e = posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0);
     if (!e)
-        e = posix_spawn_file_actions_addopen(files, 1, log ? log : "/dev/null", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        e = posix_spawn_file_actions_adddup2(files, log, 1);
     if (!e)
         e = posix_spawn_file_actions_adddup2(files, 1, 2);
     if (!e)
@@ -39,9 +39,13 @@ int child_spawn(char *const argv[], const char *log, struct child *ret, struct e
     pid_t pid;
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
+    const char *path = log ? log : "/dev/null";
+    auto_fd out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); /* here, so that an error names it */
+    if (out < 0)
+        return err_sys(err, errno, "cannot create '%s'", path);
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attr);
-    int e = prepare(&files, &attr, log);
+    int e = prepare(&files, &attr, out);
     if (!e)
         e = posix_spawn(&pid, argv[0], &files, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);

@@ -30,6 +30,7 @@ struct driver_job {
     uint64_t at_ns; /* FAILED: next start; RUNNING, adopted: next check; DONE: end of its newness */
     unsigned failures;
     struct child child; /* none: adopted, or not running */
+    struct err start;   /* of FAILED: as in struct driver_job_view */
 };
 
 struct jobs {
@@ -150,6 +151,7 @@ static void job_started(struct jobs *j, struct driver_job *job, struct child own
     if (job->state == JOB_FAILED)
         job_become(j, job, JOB_QUEUED);
     job_become(j, job, JOB_RUNNING);
+    job->start = (struct err){0};
     job->child = own_child;
     job->at_ns = clock_now_ns() + ADOPTED_LOOK_NS;
     job->pinned = false;
@@ -179,6 +181,7 @@ static void start_job(struct jobs *j, struct driver_job *job)
     if (job->state == JOB_FAILED)
         job_become(j, job, JOB_QUEUED);
     job_become(j, job, JOB_FAILED);
+    job->start = err;
     job->pinned = false;
 }
 
@@ -350,7 +353,7 @@ int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind
         job = add_job(j, id, path, kind);
     if (job) {
         uint64_t now_ns = clock_now_ns();
-        *ret = (struct driver_job_view){.state = job->state, .failures = job->failures};
+        *ret = (struct driver_job_view){.state = job->state, .failures = job->failures, .start = job->start};
         ret->retry_ns = job->state == JOB_FAILED && job->at_ns > now_ns ? job->at_ns - now_ns : 0;
     }
     pthread_mutex_unlock(&j->lock);

@@ -23,6 +23,7 @@ struct driver_job_view {
     enum driver_job_state state;
     uint64_t retry_ns; /* from now; of FAILED */
     unsigned failures; /* in a row */
+    struct err start;  /* of FAILED: why its process could not be started; code 0: it ran */
 };
 
 enum { JOBS_RUNNING_MAX = 16, JOBS_MAX = 16384 };

@@ -154,8 +154,8 @@ int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct v
             r = driver_request_job(d, v, JOB_HYDRATE, false, &job, err);
         if (r < 0)
             return r;
-        if (has_failed && job.state == JOB_FAILED)
-            return failed(d, v, text, &job, err);
+        if (job.state == JOB_FAILED && (has_failed || job.start.code))
+            return failed(d, v, job.start.code ? job.start.text : text, &job, err);
         uint64_t now_ns = clock_now_ns(), next_ns = now_ns + clock_doubled_ns(looks, LOOK_FIRST_NS, LOOK_LAST_NS);
         if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(next_ns, end_ns)))
             return not_yet(v, text, err);

@@ -316,7 +316,10 @@ static int export_pending(const char *id, const struct verdict *v, const struct 
 {
     char left[BYTES_TEXT_MAX], wait[TIME_TEXT_MAX];
     if (job->state == JOB_FAILED) {
-        err_set(err, ERR_PENDING, "volume '%s': its export was interrupted", id);
+        if (job->start.code)
+            err_set(err, ERR_PENDING, "volume '%s': its export cannot be started: %s", id, job->start.text);
+        else
+            err_set(err, ERR_PENDING, "volume '%s': its export was interrupted", id);
         return err_advise(err, CIS_EXPORT_INTERRUPTED, duration_text(job->retry_ns, wait));
     }
     if (v->state == VERDICT_RUNNING)

@@ -236,6 +236,20 @@ static void a_child_of_the_driver_before_us_is_found_and_not_started_twice(void 
     assert_int_equal(starts(), 2);
 }
 
+static void job_that_cannot_be_started_has_the_cause_until_it_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdirat(dir, "volume/hydrate.log", 0700), 0);
+    struct driver_job_view v = want_until(JOB_FAILED);
+    assert_int_equal(v.start.sys, EISDIR);
+    assert_non_null(strstr(v.start.text, "hydrate.log"));
+    assert_int_equal(starts(), 0);
+    assert_int_equal(unlinkat(dir, "volume/hydrate.log", AT_REMOVEDIR), 0);
+    write_part("done");
+    v = want_until(JOB_DONE);
+    assert_int_equal(v.start.code, 0);
+}
+
 static void an_export_for_release_does_not_wait_for_the_next_try_of_one_that_failed(void **state)
 {
     (void)state;
@@ -296,6 +310,7 @@ int main(int argc, char **argv)
         TEST(unwanted_job_ends_soon),
         TEST(job_that_ignores_sigterm_is_killed),
         TEST(a_child_of_the_driver_before_us_is_found_and_not_started_twice),
+        TEST(job_that_cannot_be_started_has_the_cause_until_it_runs),
         TEST(an_export_for_release_does_not_wait_for_the_next_try_of_one_that_failed),
         TEST(no_more_run_at_once_than_may_and_the_rest_follow),
     };
