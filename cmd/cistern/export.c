@@ -336,9 +336,11 @@ static int open_volume(struct export_cmd *j, struct err *err)
         r = volume_check_uncovered(j->volume, err);
     if (r == 0)
         r = dir_open(j->volume->dir, ".", &j->state.fd, err);
-    if (r == 0)
-        load_hydrated(j);
-    return r;
+    if (r < 0)
+        return r;
+    verdict_reserve(j->state.fd); /* an earlier run may have spent it */
+    load_hydrated(j);
+    return 0;
 }
 
 static int open_store(struct export_cmd *j, struct err *err)

@@ -77,6 +77,11 @@ void child_close(struct child *c)
     *c = NO_CHILD;
 }
 
+static int open_directory(const char *path)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 int child_start(const char *program, enum job_kind kind, const char *path, struct child *ret, struct err *err)
 {
     char log[PATH_MAX];
@@ -84,15 +89,14 @@ int child_start(const char *program, enum job_kind kind, const char *path, struc
     work_command(kind, program, path, words);
     if (snprintf(log, sizeof log, "%s/%s.log", path, work_verb(kind)) >= (int)sizeof log)
         return err_set(err, ERR_INVALID, "path '%s': too long", path);
-    return child_spawn((char *const *)words, log, ret, err);
+    int r = child_spawn((char *const *)words, log, ret, err);
+    if (r != -ERR_NO_SPACE || kind == JOB_HYDRATE)
+        return r;
+    auto_fd dir = open_directory(path);
+    return dir >= 0 && verdict_spend_reserve(dir) ? child_spawn((char *const *)words, log, ret, err) : r;
 }
 
 /* ---- knowing ----------------------------------------------------------------------------------------------------- */
-
-static int open_directory(const char *path)
-{
-    return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
 
 static bool read_verdict(int dir, struct verdict *v)
 {

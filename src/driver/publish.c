@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "export/verdict.h"
 #include "pending_publish.h"
 #include "pool/mount.h"
 #include "pool/record.h"
@@ -94,6 +95,8 @@ static int publish(struct driver *d, struct space *s, const struct volume *v, st
         r = record_add(have, w->target, w->read_only, err);
     if (!w->read_only)
         record_count_write(have);
+    if (!w->read_only && v->spec->export.uri)
+        verdict_reserve(v->dir);
     have->unpublished_ns = 0;
     if (r == 0)
         r = record_write(v->dir, have, err);

@@ -318,10 +318,10 @@ static void fail_the_rest(struct export_run *r)
 static int judge(struct export_run *r, struct err *err)
 {
     struct verdict *c = &r->counts;
+    struct err unwritten;
     /* Flush the logbook first: a verdict DONE lets the volume be deleted, and depends on it. */
-    int e = logbook_flush(r->logbook, err);
-    if (e < 0)
-        return e;
+    if (logbook_flush(r->logbook, &unwritten) < 0)
+        verdict_add_failure(c, STR("."), 0, &unwritten);
     if (r->stop.over_deadline)
         fail_the_rest(r);
     bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline && !r->stop.is_refused;

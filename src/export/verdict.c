@@ -13,6 +13,7 @@
 #define VERDICT_FILE "verdict.json"
 #define PROGRESS_FILE "progress.json"
 #define LOCK_FILE "lock"
+#define RESERVE_FILE "reserve"
 
 /* 1: the code of a failure was a number */
 enum { VERSION = 2, JSON_MAX = 1 << 20 };
@@ -197,6 +198,43 @@ static int get_failures(const json *j, uint64_t version, struct verdict *v, stru
     return r;
 }
 
+/* ---- the reserve -------------------------------------------------------------------------------------------------
+ * Blocks that a run frees if the disk is full: half of them at its start, for its records and about 2,000 lines of the
+ * logbook, and half at its end. */
+
+enum { RESERVE_BYTES = 1 << 20 };
+
+static void fill_reserve(int dir)
+{
+    auto_fd fd = -1;
+    struct stat st;
+    if (file_open_state(dir, RESERVE_FILE, O_WRONLY | O_CREAT, 0600, &fd, ERR_IGNORED) == 0 && fstat(fd, &st) == 0 &&
+        st.st_size < RESERVE_BYTES)
+        (void)!fallocate(fd, 0, 0, RESERVE_BYTES);
+}
+
+void verdict_reserve(int volume)
+{
+    auto_fd dir = -1, lock = -1;
+    if (dir_make(volume, VOLUME_EXPORT, 0700, &dir, ERR_IGNORED) == 0 &&
+        file_open_state(dir, LOCK_FILE, O_RDWR | O_CREAT, 0600, &lock, ERR_IGNORED) == 0)
+        fill_reserve(dir);
+}
+
+static bool spend_reserve(int dir)
+{
+    auto_fd fd = -1;
+    struct stat st;
+    return file_open_state(dir, RESERVE_FILE, O_WRONLY, 0, &fd, ERR_IGNORED) == 0 && fstat(fd, &st) == 0 &&
+           st.st_size > 0 && ftruncate(fd, st.st_size > RESERVE_BYTES / 2 ? RESERVE_BYTES / 2 : 0) == 0;
+}
+
+bool verdict_spend_reserve(int volume)
+{
+    auto_fd dir = openat(volume, VOLUME_EXPORT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return dir >= 0 && spend_reserve(dir);
+}
+
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
 int verdict_write(int export_dir, const struct verdict *v, struct err *err)
@@ -209,6 +247,8 @@ int verdict_write(int export_dir, const struct verdict *v, struct err *err)
              json_fields_list(failure_fields, countof(failure_fields), v->failed, v->failed_count, sizeof *v->failed));
     auto_mem char *text = json_text(j, 2);
     int r = file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
+    if (r == -ERR_NO_SPACE && spend_reserve(export_dir))
+        r = file_replace(export_dir, VERDICT_FILE, str_of(text), 0644, err);
     return r < 0 ? err_wrap(err, "writing '" VOLUME_EXPORT "/" VERDICT_FILE "'") : 0;
 }
 

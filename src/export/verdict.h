@@ -5,6 +5,7 @@
  *   verdict.json   replaced atomically and flushed; says "done" only after the bucket confirmed size and checksum of
  *                  every file, and after the logbook was flushed
  *   progress.json  replaced during a run, at most twice a second, not flushed: for people
+ *   reserve        1 MiB of the disk, for the records of a run on a full disk
  *   lock           held by the running export (an open-file-description lock): shows that it is alive
  *
  * A run that was killed or stopped leaves VERDICT_RUNNING with `alive` false: start it again, and it continues. */
@@ -89,7 +90,12 @@ must_check int verdict_write(int export_dir, const struct verdict *v, struct err
 /* Not durable, cheap. */
 must_check int verdict_write_progress(int export_dir, const struct verdict *v, struct err *err);
 
-/* Makes <volume>/export and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
+/* Makes <volume>/export with its lock and its reserve. Without them, a full disk delays the export. */
+void verdict_reserve(int volume);
+/* Frees half of the reserve, as a run does if the disk is full. False: nothing is left of it. */
+bool verdict_spend_reserve(int volume);
+
+/* Makes both, and takes its lock, for as long as *ret_lock is open: ERR_BUSY while another run lives. */
 must_check int verdict_lock(int volume, int *ret_export_dir, int *ret_lock, struct err *err);
 
 /* Voids the verdict of an earlier run, because pods may write again. Durable; a missing verdict is success. ERR_BUSY

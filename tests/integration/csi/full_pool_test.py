@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes of a pool that other files have filled to the last block can be unmounted and deleted: only that frees their space."""
-import errno
 import json
 import os
 
 import grpc
 import pytest
 
-from integration.lib.disk import Disk
+from integration.lib.buckets import contents
+from integration.lib.disk import Disk, fill
 
-from .driver import MIB, Driver, Mode, capability
+from .driver import MIB, Driver, Mode, capability, delete_until, wait_for
+from .release_test import create, give_back
 
 SHARED = capability(Mode.SINGLE_NODE_MULTI_WRITER)
 
@@ -21,15 +22,10 @@ def disk(tmp_path):
     made.unmount()
 
 
-def fill(folder):
+def fill_with_files(folder):
     """Until neither a byte nor a file fits."""
     folder.mkdir()
-    with open(folder / "large", "wb", buffering=0) as file:
-        for size in (MIB, 4096, 1):
-            with pytest.raises(OSError) as full:
-                while True:
-                    file.write(bytes(size))
-            assert full.value.errno == errno.ENOSPC
+    fill(folder / "large")
     with pytest.raises(OSError):
         for n in range(100_000):
             (folder / f"small-{n}").write_bytes(bytes(4000))
@@ -60,7 +56,7 @@ def test_volume_of_a_full_pool_is_unmounted_and_deleted(disk, access):
         (driver.publish(volume, cap=SHARED) / "file").write_text("words")
         for pod in PODS:
             driver.target(volume, pod).mkdir(parents=True)
-        fill(disk.path / "others")
+        fill_with_files(disk.path / "others")
         for pod in [*publish_until_refused(driver, volume), "pod"]:
             driver.unpublish(volume, pod)
         driver.unstage(volume)
@@ -73,5 +69,29 @@ def test_volume_of_a_full_pool_is_unmounted_and_deleted(disk, access):
         driver.unpublish(again)
         driver.unstage(again)
         driver.delete(again)
+    finally:
+        driver.end()
+
+
+@pytest.mark.parametrize("has_reserve", [True, False])
+def test_export_from_a_full_pool_needs_its_reserve_only(disk, tmp_path, has_reserve):
+    bucket = tmp_path / "bucket"
+    bucket.mkdir()
+    driver = Driver(disk.path)
+    try:
+        driver.start()
+        volume, target = create(driver, bucket)
+        (target / "file").write_text("words")
+        reserve = driver.folder_of(volume) / "export/reserve"
+        assert reserve.stat().st_blocks * 512 == MIB
+        if not has_reserve:
+            reserve.unlink()
+        fill_with_files(disk.path / "others")
+        give_back(driver, volume)
+        if not has_reserve:
+            wait_for(lambda: "No space left on device" in driver.client.fails("DeleteVolume", volume_id=volume)[1])
+            os.unlink(disk.path / "others/large")
+        delete_until(driver, volume)
+        assert contents(bucket) == {"file": b"words"}
     finally:
         driver.end()

@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk of a size, for who fills it or counts what is left of it."""
+import errno
 import subprocess
 import time
+
+import pytest
+
+
+def fill(path):
+    """Writes a file until not a byte more fits on its disk."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            with pytest.raises(OSError) as full:
+                while True:
+                    file.write(bytes(size))
+            assert full.value.errno == errno.ENOSPC
 
 
 class Disk:

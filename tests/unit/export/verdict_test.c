@@ -95,6 +95,18 @@ static void progress_counts_only_for_the_run_it_is_of(void **state)
     assert_true(back.pending_files == 9 && back.done_files == 0);
 }
 
+/* A run on a full disk can make neither of them. */
+static void reserve_is_made_with_the_lock(void **state)
+{
+    (void)state;
+    struct stat st;
+    verdict_reserve(dir);
+    assert_int_equal(fstatat(dir, "export/lock", &st, 0), 0);
+    assert_int_equal(fstatat(dir, "export/reserve", &st, 0), 0);
+    assert_true(st.st_blocks * 512 >= 1 << 20);
+    assert_true(verdict_spend_reserve(dir) && verdict_spend_reserve(dir) && !verdict_spend_reserve(dir));
+}
+
 static void a_running_export_is_seen_by_its_lock_and_has_it_alone(void **state)
 {
     (void)state;
@@ -321,6 +333,7 @@ int main(void)
         in_a_folder(after_a_run_that_is_done_nothing_is_pending),
         in_a_folder(a_run_of_an_older_version_left_what_it_left_since_it_began),
         in_a_folder(a_garbled_verdict_is_an_error_that_names_it_and_never_done),
+        in_a_folder(reserve_is_made_with_the_lock),
         in_a_folder(verdict_of_format_1_has_numbers_for_codes_and_is_read),
         in_a_folder(verdict_has_names_for_codes_and_one_of_a_newer_version_is_an_internal_error),
         in_a_folder(verdict_of_a_newer_format_is_refused_and_not_replaced),
