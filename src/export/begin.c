@@ -190,6 +190,21 @@ static void fail_gone(struct upload *own_u)
     run_file_failed(own_u, &err);
 }
 
+/* The kernel drops a page that it could not write, and the file then reads as before. It reports that once to the next
+ * descriptor that asks, so the logbook keeps it. A rename may have changed the path and the ctime since. */
+static int check_writes(const struct export_run *r, const struct upload *u, struct err *err)
+{
+    const struct stamp *is = &u->lease.stamp, *lost = logbook_lost(r->logbook, is->inode);
+    bool is_lost = r->o.must_lease && sync_file_range(u->lease.fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) != 0 &&
+                   errno != EPERM && errno != ENOSYS; /* a seccomp profile */
+    if (is_lost && logbook_add_lost(r->logbook, u->path, is, err) < 0)
+        return err_wrap(err, "the disk lost data of '%.*s'", STR_FMT(str_sub(u->path, 0, 200)));
+    if (!is_lost && !(lost && lost->size_bytes == is->size_bytes && lost->mtime_ns == is->mtime_ns))
+        return 0;
+    return err_fail(err, ERR_IO, CIS_WRITES_LOST, "the disk lost data that a program wrote to '%.*s'",
+                    STR_FMT(str_sub(u->path, 0, 300)));
+}
+
 void run_start_file(struct export_run *r, size_t file)
 {
     struct upload *u = run_new_upload(r);
@@ -211,6 +226,8 @@ void run_start_file(struct export_run *r, size_t file)
         run_file_failed(u, &err);
     } else if (unsettled_ns(r, &u->lease) > 0) {
         run_file_waits(u, unsettled_ns(r, &u->lease), NULL);
+    } else if (check_writes(r, u, &err) < 0) {
+        run_file_failed(u, &err);
     } else {
         u->size_bytes = u->lease.stamp.size_bytes;
         if (has_outgrown(r, u->size_bytes)) {

@@ -12,12 +12,12 @@
 #include <sys/stat.h>
 
 /* 32 M records of sent files take about 6 GiB; no volume has more. */
-enum { FORMAT = 2, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
+enum { FORMAT = 2, FORMAT_LOST = 3, SENT_MAX = 32 << 20, COMPACT_LEAST = 4096 };
 /* No store accepts more parts, and no run has more uploads at once: a larger number is damage. */
 enum { PARTS_MAX = 10000, UPLOADS_MAX = 65536 };
 static const size_t memory_bytes_max = (size_t)8 << 30;
 
-/* A file in the bucket. It and its strings are in the logbook's arena. */
+/* A file in the bucket, or one of which data was lost. It and its strings are in the logbook's arena. */
 struct sent {
     struct map_node node;
     struct str path;
@@ -32,7 +32,7 @@ struct logbook {
     char unversioned[64];            /* its name in the previous format, which stated no version */
     char shown[80];                  /* in sentences */
     struct arena *memory;            /* owned */
-    struct map sent;                 /* by path */
+    struct map sent, lost;           /* by path, by inode */
     struct logbook_upload **uploads; /* owned */
     size_t upload_room, upload_count;
     uint64_t lines;   /* in the file */
@@ -46,9 +46,9 @@ bool stamp_eq(const struct stamp *a, const struct stamp *b)
            a->inode == b->inode;
 }
 
-/* ---- sent -------------------------------------------------------------------------------------------------------- */
+/* ---- sent and lost ----------------------------------------------------------------------------------------------- */
 
-static struct sent *sent_of(const struct logbook *l, struct str path)
+static struct sent *find_sent(const struct logbook *l, struct str path)
 {
     struct sent *s;
     map_foreach_hash (&l->sent, str_hash(path, 0), s, node)
@@ -57,41 +57,71 @@ static struct sent *sent_of(const struct logbook *l, struct str path)
     return NULL;
 }
 
-static struct sent *new_sent(struct logbook *l, struct str path)
+static uint64_t inode_hash(uint64_t inode)
 {
-    struct sent *s = l->sent.count < SENT_MAX ? arena_alloc(l->memory, sizeof *s) : NULL;
+    return str_hash((struct str){(const char *)&inode, sizeof inode}, 0);
+}
+
+static struct sent *find_lost(const struct logbook *l, uint64_t inode)
+{
+    struct sent *s;
+    map_foreach_hash (&l->lost, inode_hash(inode), s, node)
+        if (s->stamp.inode == inode)
+            return s;
+    return NULL;
+}
+
+static struct sent *add_to(struct logbook *l, struct map *files, struct str path, uint64_t hash)
+{
+    struct sent *s = files->count < SENT_MAX ? arena_alloc(l->memory, sizeof *s) : NULL;
     if (!s || !arena_dup(l->memory, path, &s->path))
         return NULL;
-    map_add(&l->sent, &s->node, str_hash(path, 0));
+    map_add(files, &s->node, hash);
     return s;
 }
 
-static int remember_sent(struct logbook *l, struct str path, const struct stamp *stamp, struct str tag, struct err *err)
+/* `s` NULL: there was no memory for it. */
+static int set_state(struct logbook *l, struct sent *s, const struct stamp *stamp, struct str tag, struct err *err)
 {
-    struct sent *s = sent_of(l, path);
-    if (!s)
-        s = new_sent(l, path);
     if (!s || (!str_eq(s->tag, tag) && !arena_dup(l->memory, tag, &s->tag)))
         return err_set(err, ERR_NO_SPACE, "more than %d files were exported: the logbook is full", SENT_MAX);
     s->stamp = *stamp;
     return 0;
 }
 
+static int remember_sent(struct logbook *l, struct str path, const struct stamp *stamp, struct str tag, struct err *err)
+{
+    struct sent *s = find_sent(l, path);
+    return set_state(l, s ? s : add_to(l, &l->sent, path, str_hash(path, 0)), stamp, tag, err);
+}
+
+static int remember_lost(struct logbook *l, struct str path, const struct stamp *stamp, struct err *err)
+{
+    struct sent *s = find_lost(l, stamp->inode);
+    return set_state(l, s ? s : add_to(l, &l->lost, path, inode_hash(stamp->inode)), stamp, STR_NULL, err);
+}
+
 bool logbook_has(const struct logbook *l, struct str path, const struct stamp *stamp)
 {
-    const struct sent *s = sent_of(l, path);
+    const struct sent *s = find_sent(l, path);
     return s && stamp_eq(&s->stamp, stamp);
 }
 
 const struct stamp *logbook_stamp(const struct logbook *l, struct str path)
 {
-    const struct sent *s = sent_of(l, path);
+    const struct sent *s = find_sent(l, path);
+    return s ? &s->stamp : NULL;
+}
+
+const struct stamp *logbook_lost(const struct logbook *l, uint64_t inode)
+{
+    const struct sent *s = find_lost(l, inode);
     return s ? &s->stamp : NULL;
 }
 
 struct str logbook_tag(const struct logbook *l, struct str path)
 {
-    const struct sent *s = sent_of(l, path);
+    const struct sent *s = find_sent(l, path);
     return s ? s->tag : STR_NULL;
 }
 
@@ -170,10 +200,11 @@ static struct logbook_upload *upload_of_token(const struct logbook *l, struct st
 
 static int check_format(const struct logbook *l, unsigned format, struct err *err)
 {
-    if (format <= FORMAT)
+    if (format <= FORMAT_LOST)
         return 0;
     return err_fail(err, ERR_UNSUPPORTED, CIS_EXPORT_RECORD_VERSION,
-                    "'%s': format %u of a newer Cistern; this one reads formats up to %d", l->shown, format, FORMAT);
+                    "'%s': format %u of a newer Cistern; this one reads formats up to %d", l->shown, format,
+                    FORMAT_LOST);
 }
 
 static void replay_part(struct logbook_upload *u, const struct logbook_line *r)
@@ -191,6 +222,8 @@ static int replay(struct logbook *l, const struct logbook_line *r, struct err *e
     switch (r->kind) {
     case LINE_SENT:
         return remember_sent(l, r->path, &r->stamp, r->etag, err);
+    case LINE_LOST:
+        return remember_lost(l, r->path, &r->stamp, err);
     case LINE_INTENT:
         return u ? 0 : remember_upload(l, r, &u, err);
     case LINE_BEGUN:
@@ -287,6 +320,24 @@ int logbook_add(struct logbook *l, struct str path, const struct stamp *s, struc
     return e < 0 ? e : append(l, &r, err);
 }
 
+/* Only a logbook with such a line has the newer format, so that others can be read after a rollback. */
+static int write_version(struct logbook *l, struct err *err)
+{
+    struct logbook_line r = {.kind = LINE_VERSION, .number = l->lost.count > 0 ? FORMAT_LOST : FORMAT};
+    return append(l, &r, err);
+}
+
+int logbook_add_lost(struct logbook *l, struct str path, const struct stamp *s, struct err *err)
+{
+    struct logbook_line r = {.kind = LINE_LOST, .path = path, .stamp = *s};
+    int e = remember_lost(l, path, s, err);
+    if (e == 0)
+        e = write_version(l, err);
+    if (e == 0)
+        e = append(l, &r, err);
+    return e < 0 ? e : logbook_flush(l, err);
+}
+
 static struct logbook_line line_of_upload(const struct logbook_upload *u)
 {
     return (struct logbook_line){.kind = LINE_INTENT,
@@ -356,12 +407,6 @@ int logbook_flush(struct logbook *l, struct err *err)
 
 /* ---- compaction -------------------------------------------------------------------------------------------------- */
 
-static int write_version(struct logbook *l, struct err *err)
-{
-    struct logbook_line r = {.kind = LINE_VERSION, .number = FORMAT};
-    return append(l, &r, err);
-}
-
 static int write_upload(struct logbook *l, const struct logbook_upload *u, struct err *err)
 {
     struct logbook_line intent = line_of_upload(u),
@@ -390,12 +435,17 @@ static int write_live(struct logbook *l, struct err *err)
         if (r == 0)
             r = append(l, &sent, err);
     }
+    map_foreach (&l->lost, s, node) {
+        struct logbook_line lost = {.kind = LINE_LOST, .path = s->path, .stamp = s->stamp};
+        if (r == 0)
+            r = append(l, &lost, err);
+    }
     return r;
 }
 
 static bool is_mostly_dead(const struct logbook *l)
 {
-    return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent.count + l->upload_count);
+    return l->lines >= COMPACT_LEAST && l->lines >= 2 * (l->sent.count + l->lost.count + l->upload_count);
 }
 
 /* Compacts the logbook, which would grow without limit if a file is sent again and again. The new file is renamed
@@ -475,6 +525,7 @@ void logbook_free(struct logbook *l)
         free_upload(l->uploads[i]);
     free(l->uploads);
     map_done(&l->sent);
+    map_done(&l->lost);
     arena_free(l->memory);
     sbuf_done(&l->line);
     fd_close(&l->fd);

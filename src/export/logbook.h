@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logbook.h - Records which files of this directory a destination has, and the uploads in progress. Survives kill -9.
+/* logbook.h - Records which files of this directory a destination has, the uploads in progress, and files of which the
+ * disk lost data. Survives kill -9.
  *
  * A file of lines in <volume>/export/, only appended to. Each line has a checksum, and reading stops at the first bad
  * one: lines after a torn one were never flushed, so nothing depends on them. The logbook avoids double work and
- * orphaned uploads; correctness does not depend on it.
+ * orphaned uploads; correctness does not depend on it, except for lost files: the kernel reports a loss once.
  *
  *   - sent: flushed before a verdict says done; if lost, the file is compared with the bucket again
+ *   - lost: flushed at once
  *   - intent: flushed before the store is asked for an upload, so that an upload with an unknown ID can be swept
  *   - begun, part, ended: written, not flushed; if lost, a part is sent again, or a finished upload aborted again
  *
@@ -59,6 +61,12 @@ must_check int logbook_add(struct logbook *l, struct str path, const struct stam
 struct str logbook_tag(const struct logbook *l, struct str path);
 /* The state in which the file was last sent; NULL: never. Borrowed until the next logbook_add. */
 const struct stamp *logbook_stamp(const struct logbook *l, struct str path);
+
+/* The disk lost data of this state of the file. Durable when it returns 0. */
+must_check int logbook_add_lost(struct logbook *l, struct str path, const struct stamp *s, struct err *err);
+/* The last state of the file of which data was lost; NULL: none. By inode, since the file may have been renamed. Inode
+ * 0: the time of a loss whose file is not known. Borrowed until the next logbook_add_lost. */
+const struct stamp *logbook_lost(const struct logbook *l, uint64_t inode);
 
 struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str path);
 size_t logbook_upload_count(const struct logbook *l);

@@ -5,8 +5,8 @@
 
 enum { CRC_LEN = 8 };
 
-static const char kinds[] = {[LINE_SENT] = 'S', [LINE_INTENT] = 'I', [LINE_BEGUN] = 'B',
-                             [LINE_PART] = 'P', [LINE_ENDED] = 'E',  [LINE_VERSION] = 'V'};
+static const char kinds[] = {[LINE_SENT] = 'S',  [LINE_INTENT] = 'I', [LINE_BEGUN] = 'B',  [LINE_PART] = 'P',
+                             [LINE_ENDED] = 'E', [LINE_LOST] = 'L',   [LINE_VERSION] = 'V'};
 
 static void add_crc(struct str text, struct sbuf *b)
 {
@@ -65,6 +65,10 @@ static void add_fields(const struct logbook_line *r, struct sbuf *b)
         return;
     case LINE_ENDED:
         add_text(b, r->token);
+        return;
+    case LINE_LOST:
+        add_stamp(b, &r->stamp);
+        add_text(b, r->path);
         return;
     case LINE_VERSION:
         sbuf_addf(b, " %u", r->number);
@@ -196,6 +200,10 @@ static void read_fields(struct fields *f, struct logbook_line *r)
         return;
     case LINE_ENDED:
         r->token = next_text(f);
+        return;
+    case LINE_LOST:
+        r->stamp = next_stamp(f);
+        r->path = next_text(f);
         return;
     case LINE_VERSION:
         r->number = (unsigned)next_u64(f);

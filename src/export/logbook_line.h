@@ -8,7 +8,7 @@
 #include "logbook.h"
 
 /* VERSION: the first line of the file; its form is the same in every format. */
-enum line_kind { LINE_SENT, LINE_INTENT, LINE_BEGUN, LINE_PART, LINE_ENDED, LINE_VERSION };
+enum line_kind { LINE_SENT, LINE_INTENT, LINE_BEGUN, LINE_PART, LINE_ENDED, LINE_LOST, LINE_VERSION };
 
 /* A path is at most 4,095 bytes, a key 1,024 (some stores allow more), an upload ID 2,048: three times that when
  * encoded. */

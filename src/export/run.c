@@ -213,6 +213,33 @@ static struct export_run *new_run(const struct run_options *o)
     return r;
 }
 
+/* ---- lost writes ------------------------------------------------------------------------------------------------- */
+
+/* An error of an earlier write-back is reported once. A disk that fails now fails again: then nothing can be said about
+ * its files, and reading them shows it. */
+static int note_lost_writes(struct export_run *r, struct err *err)
+{
+    struct stamp now = {.ctime_ns = clock_wall_ns()};
+    if (!r->o.must_lease || r->o.dry_run || syncfs(r->o.data) == 0 || syncfs(r->o.data) != 0)
+        return 0;
+    return logbook_add_lost(r->logbook, STR("."), &now, err);
+}
+
+/* The kernel does not say which file it was. */
+static void judge_lost_writes(struct export_run *r)
+{
+    struct export_plan *p = &r->plan;
+    const struct stamp *lost = logbook_lost(r->logbook, 0);
+    uint64_t files = 0;
+    for (size_t i = 0; i < p->count && lost; i++)
+        files += p->files[i].chosen && p->files[i].ctime_ns <= lost->ctime_ns;
+    if (files == 0 || p->error_count++ > 0)
+        return;
+    err_fail(&p->error, ERR_IO, CIS_WRITES_LOST,
+             "the disk lost data that a program wrote, perhaps to one of %" PRIu64 " files", files);
+    snprintf(p->error_path, sizeof p->error_path, ".");
+}
+
 static void tell_plan(struct export_run *r)
 {
     for (size_t i = 0; i < r->plan.count; i++) {
@@ -233,7 +260,11 @@ static int prepare(struct export_run *r, struct err *err)
     if (e == 0)
         e = logbook_open(r->o.export_dir, str_of(r->o.destination), &r->logbook, err);
     if (e == 0)
+        e = note_lost_writes(r, err);
+    if (e == 0)
         e = make_plan(r, err);
+    if (e == 0)
+        judge_lost_writes(r);
     if (e == 0)
         e = make_signal(r, err);
     return e;

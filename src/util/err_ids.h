@@ -168,6 +168,7 @@
     X(4020, VERDICT_CORRUPT, "remove that file; the next export compares all files with the bucket") \
     X(4022, UPLOAD_DIFFERS, "compare the object with the file, then export again; the file is kept") \
     X(4023, EXPORT_RECORD_VERSION, "use the Cistern that wrote it, or a newer one") \
+    X(4024, WRITES_LOST, "write the file again, or touch it if its content is right; then export again") \
     X(4030, EXPORT_PENDING, "wait: the caller retries") \
     X(4031, EXPORT_INTERRUPTED, "wait: the export is retried in %s") \
     X(4409, OBJECT_NOT_OURS, "remove one of the two, or set export.conflict (--conflict) to overwrite or version; both are kept") \

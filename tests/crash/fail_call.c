@@ -149,6 +149,7 @@ FAIL_SSIZE(pread, (int fd, void *buf, size_t len, off_t offset), fd, buf, len, o
 FAIL_SSIZE(pread64, (int fd, void *buf, size_t len, off64_t offset), fd, buf, len, offset)
 FAIL_INT(fdatasync, (int fd), fd)
 FAIL_INT(syncfs, (int fd), fd)
+FAIL_INT(sync_file_range, (int fd, off64_t offset, off64_t len, unsigned flags), fd, offset, len, flags)
 FAIL_INT(ftruncate, (int fd, off_t len), fd, len)
 FAIL_INT(ftruncate64, (int fd, off64_t len), fd, len)
 FAIL_INT(mkdirat, (int dir, const char *path, mode_t mode), dir, path, mode)

@@ -249,10 +249,41 @@ static void logbook_without_a_version_is_taken_over_whole(void **state)
     }
 }
 
+/* Whether the file has this text. */
+static bool has_text(const char *name, const char *text)
+{
+    auto_mem char *all = NULL;
+    size_t len;
+    struct err err;
+    assert_int_equal(file_read(dir, name, 1 << 20, &all, &len, &err), 0);
+    return strstr(all, text);
+}
+
+static void lost_state_of_a_file_is_kept_and_only_then_the_format_is_newer(void **state)
+{
+    (void)state;
+    struct err err;
+    char name[NAME_MAX + 1];
+    logbook_free(opened());
+    logbook_name(name);
+    assert_true(has_text(name, " V 2\n"));
+    for (int times = 0; times < 3; times++) {
+        auto_logbook l = opened();
+        if (times == 0)
+            assert_int_equal(logbook_add_lost(l, STR("a b"), &seen, &err), 0);
+        assert_true(stamp_eq(logbook_lost(l, seen.inode), &seen));
+        assert_null(logbook_lost(l, seen.inode + 1));
+        assert_false(logbook_has(l, STR("a b"), &seen));
+        for (int i = 0; times == 1 && i < 20000; i++) /* the next one compacts it */
+            assert_int_equal(logbook_add(l, STR("same"), &seen, STR("k"), STR_NULL, &err), 0);
+    }
+    assert_true(has_text(name, " V 3\n") && !has_text(name, " V 2\n"));
+}
+
 static void logbook_of_a_newer_format_is_refused_and_left_as_it_is(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"V 3", "Z an unknown kind"};
+    static const char *const lines[] = {"V 4", "Z an unknown kind"};
     struct stat before, after;
     struct err err;
     struct logbook *l = NULL;
@@ -264,7 +295,7 @@ static void logbook_of_a_newer_format_is_refused_and_left_as_it_is(void **state)
     assert_int_equal(logbook_open(dir, STR("s3://b/p/"), &l, &err), -ERR_UNSUPPORTED);
     assert_int_equal(err.id, 4023);
     assert_non_null(strstr(err.text, name));
-    assert_non_null(strstr(err.text, "format 3"));
+    assert_non_null(strstr(err.text, "format 4"));
     assert_int_equal(fstatat(dir, name, &after, 0), 0);
     assert_int_equal(after.st_size, before.st_size);
 }
@@ -281,6 +312,7 @@ int main(void)
         in_a_folder(file_sent_many_times_is_compacted),
         in_a_folder(another_bucket_has_another_ledger),
         in_a_folder(logbook_without_a_version_is_taken_over_whole),
+        in_a_folder(lost_state_of_a_file_is_kept_and_only_then_the_format_is_newer),
         in_a_folder(logbook_of_a_newer_format_is_refused_and_left_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
