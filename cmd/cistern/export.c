@@ -99,6 +99,7 @@ struct export_cmd {
     struct estimate estimate;  /* of a dry run */
 
     bool is_stopped;       /* main's */
+    bool has_records;      /* that a later run needs */
     uint64_t entries_read; /* of the directory */
     uint64_t ask_at_ns;
 };
@@ -394,7 +395,7 @@ static void close_job(struct export_cmd *j)
     store_free(j->store);
     index_free(j->catalog);
     free(j->destination);
-    export_state_done(&j->state, flags.dry_run);
+    export_state_done(&j->state, j->has_records || (flags.state && !flags.dry_run));
     int fds[] = {j->data, j->export_dir, j->lock};
     for (size_t i = 0; i < countof(fds); i++)
         fd_close(&fds[i]);
@@ -504,6 +505,7 @@ static enum exit_code run_job(struct export_cmd *j, const char *dir)
     if (run_open(&o, &run, &err) < 0)
         return exit_with(&err, globals.json);
     watch(j, run);
+    j->has_records = run_has_records(run);
     int r = run_close(run, &verdict, &err);
     if (r == 0 || r == -ERR_CANCELLED) {
         print_summary(j, &verdict, clock_now_ns() - began);

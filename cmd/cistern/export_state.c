@@ -30,9 +30,9 @@ int export_state_open(struct export_state *s, const char *named, const char *dir
     return dir_make_path(path, 0700, &s->fd, err);
 }
 
-void export_state_done(struct export_state *s, bool is_dry_run)
+void export_state_done(struct export_state *s, bool keep)
 {
-    if (is_dry_run && s->path && s->kept_len < strlen(s->path)) {
+    if (!keep && s->path && s->kept_len < strlen(s->path)) {
         (void)!dir_remove(s->fd, VOLUME_EXPORT, ERR_IGNORED); /* the user may remove what is left */
         dir_remove_empty(s->path, s->kept_len);
     }

@@ -13,5 +13,6 @@ struct export_state {
 
 /* Creates and opens `named`, or a directory of its own for `dir` in the user's state directory. */
 must_check int export_state_open(struct export_state *s, const char *named, const char *dir, struct err *err);
-/* A dry run records no upload: `is_dry_run` removes what export_state_open() created. */
-void export_state_done(struct export_state *s, bool is_dry_run);
+/* Unless `keep`, removes what export_state_open() created: without records, no later run needs it. A directory that the
+ * user has named is kept, since the user looks for the verdict there. */
+void export_state_done(struct export_state *s, bool keep);

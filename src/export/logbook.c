@@ -146,6 +146,11 @@ struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str p
     return NULL;
 }
 
+bool logbook_is_empty(const struct logbook *l)
+{
+    return l->sent.count == 0 && l->lost.count == 0 && l->upload_count == 0;
+}
+
 size_t logbook_upload_count(const struct logbook *l)
 {
     return l->upload_count;

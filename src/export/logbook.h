@@ -69,6 +69,7 @@ must_check int logbook_add_lost(struct logbook *l, struct str path, const struct
 const struct stamp *logbook_lost(const struct logbook *l, uint64_t inode);
 
 struct logbook_upload *logbook_find_upload(const struct logbook *l, struct str path);
+bool logbook_is_empty(const struct logbook *l);
 size_t logbook_upload_count(const struct logbook *l);
 struct logbook_upload *logbook_upload_at(const struct logbook *l, size_t i); /* any order; changes as uploads end */
 

@@ -363,6 +363,11 @@ static int judge(struct export_run *r, struct err *err)
     return verdict_write(r->o.export_dir, c, err);
 }
 
+bool run_has_records(const struct export_run *r)
+{
+    return !logbook_is_empty(r->logbook);
+}
+
 int run_close(struct export_run *own_r, struct verdict *ret, struct err *err)
 {
     struct export_run *r = own_r;

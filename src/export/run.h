@@ -68,6 +68,10 @@ bool run_wait(struct export_run *r, uint64_t timeout_ns, struct verdict *ret_cou
  * parts stay for the next run. */
 void run_stop(struct export_run *r);
 
+/* Whether a file was sent or an upload began, in this run or an earlier one: else no later run needs the records. Call
+ * it after run_wait returned true. */
+bool run_has_records(const struct export_run *r);
+
 /* Call it after run_wait returned true. Writes the verdict: DONE or FAILED; a stopped run leaves RUNNING and
  * returns ERR_CANCELLED. *ret is set unless the verdict cannot be written. Always frees the run. */
 must_check int run_close(struct export_run *own_r, struct verdict *ret, struct err *err);

@@ -86,3 +86,21 @@ def test_files_that_may_not_be_read_do_not_keep_others_from_the_bucket(bucket, f
     done = export(bucket, folder, confined=["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
     assert done.returncode == 1 and f"sent {FILES}, already there 0, failed {len(denied)}, not tried 0" in done.stdout, done.stdout
     assert all(f"cannot open '{path.name}': Permission denied" in done.stderr for path in denied), done.stderr
+
+
+def test_an_export_that_sent_nothing_leaves_nothing_below_home(bucket, tmp_path):
+    source, home = tmp_path / "src", tmp_path / "home"
+    source.mkdir()
+
+    def export_from_home(content):
+        (source / "a").write_bytes(content)
+        return subprocess.run([CISTERN, "export", "--endpoint", bucket.url, "--path-style", source, "s3://bench/p/"],
+                              env={"HOME": str(home), **KEYS}, timeout=60, check=False, capture_output=True, text=True)
+
+    bucket.fault("op=any,do=status:403")
+    done = export_from_home(b"one")
+    assert done.returncode == 4 and not home.exists(), done.stderr
+    bucket.no_faults()
+    assert export_from_home(b"one").returncode == 0
+    bucket.fault("op=any,do=status:403")
+    assert export_from_home(b"other").returncode == 4 and list(home.rglob("logbook-*")), "the next run needs the records"
