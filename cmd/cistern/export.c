@@ -182,11 +182,12 @@ static void add_proofs(const struct verdict *v, struct sbuf *b)
                       verdict_proof_name((enum verdict_proof)i));
 }
 
-static void print_summary_json(const struct export_cmd *j, const struct verdict *v, uint64_t spent_ns)
+static void print_summary_json(const struct export_cmd *j, const struct verdict *v, const char *state,
+                               uint64_t spent_ns)
 {
     auto_sbuf b = SBUF(TERM_LINE_MAX);
     term_json_begin(&b, "summary");
-    term_json_str(&b, "state", str_of(flags.dry_run ? "planned" : verdict_state_name(v->state)));
+    term_json_str(&b, "state", str_of(flags.dry_run ? "planned" : state));
     term_json_str(&b, "uri", str_of(v->uri));
     term_json_u64(&b, "objects", v->done_files);
     term_json_u64(&b, "bytes", v->done_bytes);
@@ -219,9 +220,10 @@ static void print_plan(const struct export_cmd *j, const struct verdict *v)
 static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_t spent_ns)
 {
     char bytes[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], time[TIME_TEXT_MAX];
+    const char *state = j->is_stopped && v->state == VERDICT_RUNNING ? "stopped" : verdict_state_name(v->state);
     term_clear(&j->term);
     if (j->term.form == TERM_JSON) {
-        print_summary_json(j, v, spent_ns);
+        print_summary_json(j, v, state, spent_ns);
         return;
     }
     if (j->term.form == TERM_QUIET)
@@ -230,9 +232,9 @@ static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_
         print_plan(j, v);
         return;
     }
-    printf("%s: sent %lu, already there %lu, failed %lu, not tried %lu, skipped %lu; %s in %s, %s/s\n",
-           verdict_state_name(v->state), j->sent, v->done_files - j->sent, v->failed_files, v->pending_files,
-           v->skipped_files, bytes_text(j->sent_bytes, bytes), duration_text(spent_ns, time),
+    printf("%s: sent %lu, already there %lu, failed %lu, not tried %lu, skipped %lu; %s in %s, %s/s\n", state, j->sent,
+           v->done_files - j->sent, v->failed_files, v->pending_files, v->skipped_files,
+           bytes_text(j->sent_bytes, bytes), duration_text(spent_ns, time),
            bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate));
     if (v->done_files > 0)
         printf("%lu files, %s in %s, each confirmed by %s\n", v->done_files, bytes_text(v->done_bytes, total), v->uri,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands as people write them who come from aws, s5cmd, rclone or gsutil: each works, or says in one line what to write."""
+import json
 import os
 import re
 import signal
@@ -223,10 +224,10 @@ def hang_up(words, disposition):
 
     with Answering(answer) as server:
         child = subprocess.Popen([CISTERN, *map(str, words), "--endpoint", server.url, "--path-style"], env=os.environ | KEYS,
-                                 stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, disposition))
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, disposition))
         started.set()
         try:
-            said = child.communicate(timeout=60)[1]
+            said = child.communicate(timeout=60)[0]
         finally:
             child.kill()
     assert taken.wait(30), said  # the thread that answers may be later than the end of the child
@@ -243,4 +244,7 @@ def test_a_hangup_stops_an_export_that_can_be_continued(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/one").write_text("content")
     code, said = hang_up(["export", tmp_path / "data", "s3://bucket/p/", "--state", tmp_path / "state"], signal.SIG_DFL)
-    assert code == 8 and "repeat the command to continue" in said, said
+    assert code == 8 and "repeat the command to continue" in said and "stopped: sent 0" in said, said
+    code, said = hang_up(["export", tmp_path / "data", "s3://bucket/p/", "--state", tmp_path / "state", "--json"], signal.SIG_DFL)
+    summary = next(line for line in map(json.loads, said.splitlines()) if line["type"] == "summary")
+    assert code == 8 and summary["state"] == "stopped", said
