@@ -83,8 +83,9 @@ struct export_cmd {
     struct export_state state;  /* owned */
     int export_dir, lock, data; /* owned */
     enum verdict_purpose purpose;
-    uint64_t writes;   /* of the sealed volume, when the run started */
-    char *destination; /* owned */
+    uint64_t writes;        /* of the sealed volume, when the run started */
+    int64_t unpublished_ns; /* of the volume's record at that time */
+    char *destination;      /* owned */
     char owner[OWNER_MAX];
     struct store *store;
     struct pool *pool;
@@ -494,6 +495,7 @@ static enum exit_code run_job(struct export_cmd *j, const char *dir)
                             .purpose = j->purpose,
                             .since_ns = flags.since_ns,
                             .writes = j->writes,
+                            .unpublished_ns = j->unpublished_ns,
                             .must_lease = j->volume != NULL,
                             .dry_run = flags.dry_run,
                             .concurrency = (unsigned)(flags.concurrency ? flags.concurrency : own->concurrency),
@@ -549,14 +551,16 @@ static int check_usage(int argc, char **argv, struct err *err)
 }
 
 /* Read with the export's lock held and before the walk: a later publish changes the number. */
-static int read_writes(struct export_cmd *j, struct err *err)
+static int read_record(struct export_cmd *j, struct err *err)
 {
     auto_record record = {0};
     int r = record_read(j->volume->dir, &record, err);
-    if (r == -ERR_CORRUPT)
-        return 0; /* this run cannot certify a release */
-    j->writes = r == 0 ? release_verdict_writes(record.release, record.writes) : 0;
-    return r;
+    if (r < 0 && r != -ERR_CORRUPT) /* with a damaged record, this run cannot certify a release */
+        return r;
+    if (j->purpose == VERDICT_FOR_RELEASE)
+        j->writes = release_verdict_writes(record.release, record.writes);
+    j->unpublished_ns = record.unpublished_ns ? record.unpublished_ns : record_changed_ns(j->volume->dir);
+    return 0;
 }
 
 static int prepare(struct export_cmd *j, char **argv, struct err *err)
@@ -570,8 +574,8 @@ static int prepare(struct export_cmd *j, char **argv, struct err *err)
         r = export_state_open(&j->state, flags.state, argv[1], err);
     if (r == 0)
         r = verdict_lock(j->state.fd, &j->export_dir, &j->lock, err);
-    if (r == 0 && j->purpose == VERDICT_FOR_RELEASE)
-        r = read_writes(j, err);
+    if (r == 0 && j->volume)
+        r = read_record(j, err);
     if (r == 0 && j->volume)
         owner_of_volume(j->spec, j->owner);
     else if (r == 0)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the volume of a call and its pool, and requests the volume's jobs. */
 #include "child.h"
+#include "export/verdict.h"
 #include "private.h"
+#include "util/clock.h"
 #include "util/log.h"
 #include <stdio.h>
 
@@ -34,6 +36,14 @@ bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err
 {
     bool is_unknown = err->code == ERR_NOT_FOUND || err->code == ERR_ABSENT;
     return (d->is_node && is_unknown) || is_disk_broken(err);
+}
+
+int64_t driver_unpublished_now_ns(const struct volume *v)
+{
+    auto_with(verdict_done) struct verdict last;
+    int64_t now_ns = clock_wall_ns();
+    verdict_init(&last);
+    return verdict_read(v->dir, &last, ERR_IGNORED) == 0 && last.started_ns >= now_ns ? last.started_ns + 1 : now_ns;
 }
 
 int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err)

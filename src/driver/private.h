@@ -11,6 +11,7 @@
 #include "metrics.h"
 #include "pool/record.h"
 #include "pool/space.h"
+#include "util/clock.h"
 #include "volume_lock.h"
 #include <pthread.h>
 
@@ -48,6 +49,9 @@ must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, 
 /* May the mounts of a volume be removed after this failure to find it or to read its record? On a node, if it is not
  * there: a pod that still has them must be able to end. Also if its disk failed, so that it can be unmounted. */
 bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err);
+/* The time of an unpublish that ends now. Later than the start of each earlier export, also if the clock was set back:
+ * an export that began before did not see all that the pod wrote. */
+int64_t driver_unpublished_now_ns(const struct volume *v);
 /* Writes the record of a volume after an unmount. Succeeds if the disk failed: what the record still names is not
  * mounted, as after a reboot. */
 must_check int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err);

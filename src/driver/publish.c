@@ -5,7 +5,6 @@
 #include "pool/record.h"
 #include "private.h"
 #include "staging_mount.h"
-#include "util/clock.h"
 #include "util/log.h"
 #include <stdio.h>
 #include <sys/stat.h>
@@ -201,7 +200,7 @@ static int unpublish(struct driver *d, const struct volume *v, struct record *ha
     if (!was_known)
         return 0;
     if (have->target_count == 0)
-        have->unpublished_ns = clock_wall_ns();
+        have->unpublished_ns = driver_unpublished_now_ns(v);
     r = driver_record_unmounted(v, have, err);
     if (r == 0 && have->target_count == 0 && have->writes > 0 && v->spec->export.uri &&
         (v->spec->export.triggers & TRIGGER_ON_UNPUBLISH))

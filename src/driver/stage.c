@@ -3,7 +3,6 @@
 #include "pool/record.h"
 #include "private.h"
 #include "staging_mount.h"
-#include "util/clock.h"
 #include "util/log.h"
 #include <sys/stat.h>
 
@@ -199,7 +198,7 @@ static int unstage(struct driver *d, const struct volume *v, const struct record
     struct record left = {.writes = have->writes, .release = have->release, .unpublished_ns = have->unpublished_ns};
     /* A pod that ended without being unpublished, for example with its machine, may also have written. */
     if (have->is_lost || (have->writes > 0 && !have->unpublished_ns))
-        left.unpublished_ns = clock_wall_ns();
+        left.unpublished_ns = driver_unpublished_now_ns(v);
     return driver_record_unmounted(v, &left, err);
 }
 

@@ -41,7 +41,9 @@ struct run_options {
     const char *owner; /* metadata of the written objects: identifies this volume or directory, owner.h */
     const char *destination; /* identifies the bucket: URI and endpoint */
     enum verdict_purpose purpose;
-    uint64_t writes; /* goes into the verdict from its start */
+    uint64_t writes;        /* goes into the verdict from its start */
+    int64_t unpublished_ns; /* of the volume's last pod, 0: none. The verdict's start is not before it: the clock may
+                               have been set back */
     bool must_lease; /* do not send a file without a lease: set for volumes, whose file systems all support leases */
     bool dry_run;
     unsigned concurrency;      /* requests at once; 0: 64 */

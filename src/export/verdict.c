@@ -356,6 +356,9 @@ int verdict_inherit(int export_dir, struct verdict *v, struct err *err)
         name_verdict(&why);
         return err_copy(err, &why);
     }
+    /* The start is the name of a run: its progress and its metrics go by it. */
+    if (r == 0 && v->started_ns <= last.started_ns)
+        v->started_ns = last.started_ns + 1;
     if (r < 0 || (last.state != VERDICT_RUNNING && last.state != VERDICT_FAILED))
         return 0;
     v->pending_files = last.pending_files + last.failed_files;

@@ -22,7 +22,7 @@ bool observed_owe_export(const struct observed *f)
     if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
         f->use.published)
         return false;
-    /* The same machine's clock wrote both times. */
+    /* Each is written after a look at the other: their order is true also if the clock was set back. */
     return f->verdict.state != VERDICT_DONE || f->verdict.started_ns < f->use.unpublished_ns;
 }
 

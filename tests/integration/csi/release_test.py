@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a pod wrote are in the bucket before its volume is deleted; otherwise the volume stays and reports the cause."""
+import json
 import os
 import random
 import signal
@@ -89,6 +90,26 @@ def test_files_written_after_an_earlier_export_are_exported_too(driver, bucket):
     give_back(driver, volume)
     delete_until(driver, volume)
     assert contents(bucket)["late"] == b"words"
+
+
+def test_exports_and_unpublishes_keep_their_order_when_the_clock_was_set_back(driver, bucket):
+    volume, target = create(driver, bucket)
+    verdict_file, record_file = (driver.folder_of(volume) / name for name in ("export/verdict.json", "mounts.json"))
+    (target / "first").write_text("words")
+    driver.unpublish(volume)
+    wait_for(lambda: not exports(volume) and contents(bucket))
+    verdict = json.loads(verdict_file.read_text())
+    verdict["startedNs"] += 3600 * 10**9  # the clock was ahead by an hour, and is right now
+    verdict_file.write_text(json.dumps(verdict))
+    target = driver.publish(volume)
+    (target / "second").write_text("words")
+    driver.unpublish(volume)
+    unpublished = json.loads(record_file.read_text())["unpublished"]
+    assert unpublished > verdict["startedNs"], "what was written after that export is to be exported"
+    wait_for(lambda: not exports(volume) and len(contents(bucket)) == 2)
+    assert json.loads(verdict_file.read_text())["startedNs"] >= unpublished, "and after the next one, nothing is"
+    driver.unstage(volume)
+    delete_until(driver, volume)
 
 
 def test_pending_files_are_reported_in_bytes_and_files(driver, bucket):

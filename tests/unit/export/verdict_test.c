@@ -152,6 +152,7 @@ static void a_run_has_as_pending_what_the_last_one_left_until_it_has_looked_itse
     assert_int_equal(verdict_inherit(at, &next, &err), 0);
     assert_true(next.pending_files == 4 && next.pending_bytes == 35 && next.pending_since_ns == 100);
     assert_true(next.done_files == 0 && next.failed_files == 0 && next.state == VERDICT_RUNNING);
+    assert_int_equal(next.started_ns, 201); /* the clock was set back; two runs would have one name */
     verdict_done(&last);
     write_raw("not a verdict");
     assert_int_equal(verdict_inherit(at, &next, &err), 0);
