@@ -461,11 +461,9 @@ static void release_lease(struct mail *m)
 /* Another replica can then lead at once, without waiting for the lease to expire. */
 static void release_leadership(struct controller_role *c)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += RELEASE_SECONDS;
+    struct timespec until = time_to_spec((int64_t)(clock_now_ns() + RELEASE_SECONDS * NS_PER_SECOND));
     loop_post(c->loop, &c->release);
-    while (sem_timedwait(&c->released, &until) != 0 && errno == EINTR)
+    while (sem_clockwait(&c->released, CLOCK_MONOTONIC, &until) != 0 && errno == EINTR)
         ;
 }
 

@@ -28,11 +28,13 @@ static struct cert_times filled(struct cert_times t)
     return t;
 }
 
-/* End of the validity of a pair; 0 if it is unusable. */
+/* End of the validity of a pair; 0 if it is unusable. A pair that is not valid yet was made by a clock that was ahead:
+ * no Job would accept it. */
 static int64_t end_of(const struct x509_pair *p, int64_t now)
 {
     struct x509_validity life;
-    if (!x509_is_pair(p) || !x509_validity_of(str_of(p->certificate), &life) || life.until_s <= now)
+    if (!x509_is_pair(p) || !x509_validity_of(str_of(p->certificate), &life) || life.from_s > now ||
+        life.until_s <= now)
         return 0;
     return life.until_s;
 }

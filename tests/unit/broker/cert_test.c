@@ -129,6 +129,20 @@ static void damaged_secret_is_replaced(void **state)
     cert_set_done(&s);
 }
 
+static void certificates_of_a_clock_that_was_ahead_are_replaced(void **state)
+{
+    (void)state;
+    struct cert_set s = {0};
+    struct x509_validity authority, server;
+    step(&s, START + DAY, NULL);
+    assert_true(step(&s, START, s.bundle));
+    assert_true(x509_validity_of(str_of(s.authority.certificate), &authority) && authority.from_s < START);
+    assert_true(x509_validity_of(str_of(s.server.certificate), &server) && server.from_s < START);
+    assert_true(x509_is_signed_by(s.server.certificate, s.authority.certificate));
+    assert_false(step(&s, START + DAY, s.bundle));
+    cert_set_done(&s);
+}
+
 static void certificate_with_another_name_is_replaced(void **state)
 {
     (void)state;
@@ -152,6 +166,7 @@ int main(void)
         cmocka_unit_test(expired_ca_leaves_the_bundle),
         cmocka_unit_test(certificate_ends_with_its_ca_at_the_latest),
         cmocka_unit_test(damaged_secret_is_replaced),
+        cmocka_unit_test(certificates_of_a_clock_that_was_ahead_are_replaced),
         cmocka_unit_test(certificate_with_another_name_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
