@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrades, crashes and deletions of every component, under a pod that works without pause."""
+"""Upgrades, crashes, deletions and standstills of every component, under a pod that works without pause."""
 
+import json
 import os
 
 import pytest
 
 from e2e.lib.machine import eventually
-from e2e.lib.orders import Volume, Worker, kill, replace_pod
-from e2e.lib.ours import DRIVER, NAMESPACE, drivers, is_ready, pods
+from e2e.lib.orders import Volume, Worker, kill, pids_of, replace_pod
+from e2e.lib.ours import DRIVER, NAMESPACE, drivers, install, is_ready, pods
 
 TIMES = int(os.environ.get("CISTERN_E2E_ROLLS", "2"))  # 10 before a release
 COMPONENTS = {"cisternd": "node", "cistern-keeper": "keeper"}
+SOON = {"initialDelaySeconds": 1, "periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 2, "terminationGracePeriodSeconds": 1}
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,43 @@ def test_a_restart_of_the_kubelet_is_not_noticed(cluster, worker):
     cluster.nodes["node-a"].restart_kubelet()
     worker.go_on()
     cluster.await_nodes()
+
+
+@pytest.fixture(scope="module")
+def impatient(cluster, worker):
+    """Both probes ask as the chart says, and give up within seconds instead of minutes. Keeper and driver are never restarted
+    together."""
+    for component in COMPONENTS.values():
+        before = pods(cluster, component)
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/cistern-{component}"
+        (container,) = cluster.api.get(path)["spec"]["template"]["spec"]["containers"]
+        probe = {**container["livenessProbe"], **SOON}
+        patch = {"spec": {"template": {"spec": {"containers": [{"name": container["name"], "livenessProbe": probe}]}}}}
+        cluster.kubectl("patch", "daemonset", f"cistern-{component}", "-n", NAMESPACE, "-p", json.dumps(patch))
+        if component == "node":
+            await_new(cluster, component, before)
+        else:
+            replace_pod(cluster, component, "node-a")
+    yield
+    before = pods(cluster, "node")
+    install(cluster)
+    await_new(cluster, "node", before)
+    replace_pod(cluster, "keeper", "node-a")
+
+
+@pytest.mark.parametrize("program", COMPONENTS)
+def test_a_frozen_driver_or_keeper_is_killed_by_its_probe_and_not_noticed(cluster, worker, impatient, program):
+    node, component = cluster.nodes["node-a"], COMPONENTS[program]
+
+    def container():
+        (status,) = pods(cluster, component)["node-a"]["status"]["containerStatuses"]
+        return status
+
+    before = container()["containerID"]
+    frozen = pids_of(node, program, "--socket=" if component == "keeper" else "--role=node")
+    node.run("kill", "-STOP", *frozen)
+    worker.go_on()
+    eventually(lambda: container()["containerID"] != before and container()["ready"], f"another {component} runs", 60)
+    worker.go_on()
+    assert kill(node, "cistern-mount") == 1
+    worker.go_on()

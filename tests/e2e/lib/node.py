@@ -101,10 +101,12 @@ class Node(Machine):
         self.connect()
         self.run("mkdir", "-p", POOL)
         self.run("mount", "-o", "loop", self.image, POOL)
+        told = self.boots_of_containerd()
         self.start_containerd()
         self.start_kube_proxy()
-        eventually(lambda: self.run("test", "-S", RUNTIME, check=False).returncode == 0, "containerd listens")
-        self.start_kubelet()  # it ends at once if the runtime is not there
+        # The kubelet ends at once if the runtime does not serve. containerd listens before that.
+        eventually(lambda: self.boots_of_containerd() > told, "containerd serves")
+        self.start_kubelet()
 
     def connect(self):
         """A cable to the control plane's switch, and the way to everybody's pods."""
@@ -119,6 +121,10 @@ class Node(Machine):
 
     def start_containerd(self):
         self.start("containerd", "containerd", "--config", self.folder / "etc/containerd.toml")
+
+    def boots_of_containerd(self):
+        log = self.logs / "containerd.log"
+        return log.read_text(errors="replace").count("containerd successfully booted") if log.exists() else 0
 
     def start_kubelet(self):
         self.start("kubelet", "kubelet", "--config", self.folder / "etc/kubelet.yaml", "--kubeconfig",

@@ -129,6 +129,12 @@ class Worker:
         assert status["containerID"] == self.began and status["restartCount"] == 0
 
 
+def pids_of(node, program, argument):
+    """The processes of this program with an argument that begins so."""
+    found = node.run("pidof", program, check=False).stdout.split()
+    return [pid for pid in found if f"\0{argument}" in node.run("cat", f"/proc/{pid}/cmdline", check=False).stdout]
+
+
 def kill(node, program):
     """Kills every process of this program on the node; how many it killed. One may have ended before."""
     pids = node.run("pidof", program, check=False).stdout.split()
