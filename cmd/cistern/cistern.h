@@ -41,6 +41,7 @@ int verb_hydrate(int argc, char **argv);
 int verb_ls(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_hold(int argc, char **argv);
+int verb_probe(int argc, char **argv);
 int verb_mount(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_status(int argc, char **argv);

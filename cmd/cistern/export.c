@@ -10,6 +10,7 @@
 #include "export/walk.h"
 #include "export_state.h"
 #include "hydrate/status.h"
+#include "io/probe.h"
 #include "pool/record.h"
 #include "pool/volume.h"
 #include "util/clock.h"
@@ -330,6 +331,8 @@ static int open_volume(struct export_cmd *j, struct err *err)
     int r = flags.purpose ? verdict_purpose_parse(str_of(flags.purpose), &j->purpose, err) : 0;
     if (r == 0)
         r = open_named_volume(flags.volume, &j->volume, err);
+    if (r == 0)
+        r = probe_serve("export", flags.volume, err);
     if (r < 0)
         return r;
     j->spec = j->volume->spec;

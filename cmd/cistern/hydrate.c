@@ -5,6 +5,7 @@
 #include "cli/term.h"
 #include "estimate.h"
 #include "hydrate/engine.h"
+#include "io/probe.h"
 #include "pool/volume.h"
 #include "store/single.h"
 #include "util/clock.h"
@@ -418,6 +419,8 @@ static int run_it(struct hydrate_cmd *run, struct target *own_target, struct err
     if (signals < 0)
         return (int)exit_with(err, globals.json);
     fd_limit_raise();
+    if (flags.volume && probe_serve("hydrate", flags.volume, err) < 0)
+        return (int)exit_with(err, globals.json);
     auto_hydrate h = NULL;
     if (hydrate_start(&run->options, take(&target), &h, err) < 0) {
         err_wrap(err, "hydrate");

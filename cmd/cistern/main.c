@@ -23,6 +23,7 @@ static const struct verb {
     {"doctor", verb_doctor, false, "check this machine, its pools and sources"},
     {"status", verb_status, false, "show the volumes of this machine, their progress and errors"},
     {"hold", verb_hold, true, NULL},
+    {"probe", verb_probe, false, NULL},
     {"mount", verb_mount, true, "mount a directory through FUSE, at the speed of its disk"},
     {"demo", verb_demo, true, "run a volume through its life on this machine"},
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jobs.h"
 #include "child.h"
+#include "io/probe.h"
 #include "util/clock.h"
 #include "util/list.h"
 #include "util/log.h"
@@ -16,18 +17,23 @@
 #define BACKOFF_BASE_NS NS_PER_SECOND
 #define BACKOFF_CAP_NS (300 * NS_PER_SECOND)
 #define ADOPTED_LOOK_NS (250 * NS_PER_MS) /* interval of the checks whether an adopted child still lives */
+#define ASK_NS (15 * NS_PER_SECOND)
 #define TERM_NS (2 * NS_PER_SECOND)
 #define END_NS (10 * NS_PER_SECOND)
+
+enum { ASKS_MAX = 4 }; /* without an answer; then the process is killed */
 
 struct driver_job {
     struct list_node in_jobs;
     char *id, *path; /* owned */
     enum job_kind kind;
     enum driver_job_state state;
-    bool again;     /* run again when it ends */
-    bool ending;    /* not requested any more: the thread removes it when no process runs */
-    bool pinned;    /* the thread uses it without the lock: it may not be freed */
-    uint64_t at_ns; /* FAILED: next start; RUNNING, adopted: next check; DONE: end of its newness */
+    bool again;          /* run again when it ends */
+    bool ending;         /* not requested any more: the thread removes it when no process runs */
+    bool pinned;         /* the thread uses it without the lock: it may not be freed */
+    uint64_t at_ns;      /* FAILED: next start; RUNNING, adopted: next check; DONE: end of its newness */
+    uint64_t ask_ns;     /* RUNNING: when its process is asked for an answer next */
+    unsigned unanswered; /* asks in a row */
     unsigned failures;
     struct child child; /* none: adopted, or not running */
     struct err start;   /* of FAILED: as in struct driver_job_view */
@@ -154,6 +160,8 @@ static void job_started(struct jobs *j, struct driver_job *job, struct child own
     job->start = (struct err){0};
     job->child = own_child;
     job->at_ns = clock_now_ns() + ADOPTED_LOOK_NS;
+    job->ask_ns = clock_now_ns() + ASK_NS;
+    job->unanswered = 0;
     job->pinned = false;
     pthread_mutex_unlock(&j->lock);
     bool ours = own_child.fd >= 0;
@@ -216,6 +224,28 @@ static void check_job(struct jobs *j, struct driver_job *job)
     job->pinned = false;
 }
 
+static bool is_due_for_ask(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+{
+    return job->state == JOB_RUNNING && now_ns >= job->ask_ns && !j->stopping;
+}
+
+/* A process of a version that does not listen is not frozen. */
+static void ask_job(struct jobs *j, struct driver_job *job)
+{
+    struct err err;
+    bool is_frozen = probe_ask(work_verb(job->kind), job->path, &err) == -ERR_TIMEOUT;
+    unsigned unanswered = is_frozen ? job->unanswered + 1 : 0;
+    if (unanswered == ASKS_MAX) {
+        log_err(LOG_WARN, "a job is killed", &err, "job", kind_name(job->kind), "volume", job->id, NULL);
+        child_signal_all(job->kind, job->path, SIGKILL);
+        unanswered = 0;
+    }
+    auto_lock(&j->lock);
+    job->unanswered = unanswered;
+    job->ask_ns = clock_now_ns() + ASK_NS;
+    job->pinned = false;
+}
+
 /* Removes the jobs that are not requested and have no process. */
 static void remove_ended(struct jobs *j)
 {
@@ -241,6 +271,8 @@ static bool prepare_wait(struct jobs *j, struct pollfd *polls, nfds_t *ret_count
         bool timed = job->state == JOB_FAILED || (job->state == JOB_RUNNING && job->child.fd < 0);
         if (job->state == JOB_RUNNING && job->child.fd >= 0 && *ret_count <= JOBS_RUNNING_MAX)
             polls[(*ret_count)++] = (struct pollfd){.fd = job->child.fd, .events = POLLIN};
+        if (job->state == JOB_RUNNING)
+            wait_ns = min_u64(wait_ns, job->ask_ns > now_ns ? job->ask_ns - now_ns : 0);
         if (timed && !(job->state == JOB_FAILED && j->running >= JOBS_RUNNING_MAX))
             wait_ns = min_u64(wait_ns, job->at_ns > now_ns ? job->at_ns - now_ns : 0);
     }
@@ -275,6 +307,8 @@ static void *jobs_main(void *ctx)
             continue;
         while ((job = pin_next(j, is_due_for_check)) != NULL)
             check_job(j, job);
+        if ((job = pin_next(j, is_due_for_ask)) != NULL) /* one a round: an ask takes seconds */
+            ask_job(j, job);
         remove_ended(j);
         while ((job = pin_next(j, is_due_for_start)) != NULL)
             start_job(j, job);

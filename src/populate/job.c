@@ -146,6 +146,10 @@ static const char work_template[] = JSON({
         {"name": "broker", "mountPath": "/var/run/secrets/cistern.io/broker", "readOnly": true},
         {"name": "ca", "mountPath": "/var/run/secrets/cistern.io/ca", "readOnly": true}]});
 
+/* Ends a Job that has been stopped for two minutes. The probe never fails because a Job waits. */
+static const char probe_template[] = JSON({
+    "initialDelaySeconds": 30, "periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 4});
+
 /* hostPath.type: the directory must exist, so that no Job creates a deleted volume again.
  * optional: a public bucket needs no broker. */
 static const char volumes_template[] = JSON([
@@ -215,19 +219,28 @@ static void add_env(json *env, const char *name, const char *value)
     set_text(e, "value", value);
 }
 
+static json *words_json(const char *const *words)
+{
+    json *array = json_new_array();
+    for (size_t i = 0; words[i]; i++)
+        json_append_str(array, str_of(words[i]));
+    return array;
+}
+
 static json *container_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
 {
     const char *words[WORK_WORDS_MAX];
-    json *c = parsed(kind == JOB_HOLD ? hold_template : work_template), *command = json_new_array();
+    json *c = parsed(kind == JOB_HOLD ? hold_template : work_template);
     work_command(kind, "cistern", "/volume", words);
-    for (size_t i = 0; words[i]; i++)
-        json_append_str(command, str_of(words[i]));
-    json_set(c, "command", command);
+    json_set(c, "command", words_json(words));
     set_text(c, "name", work_verb(kind));
     set_text(c, "image", o->image);
     set_text(c, "imagePullPolicy", o->pull_policy);
     if (kind == JOB_HOLD)
         return c;
+    json *probe = parsed(probe_template);
+    json_set(probe, "exec.command", words_json((const char *[]){"cistern", "probe", work_verb(kind), "/volume", NULL}));
+    json_set(c, "livenessProbe", probe);
     json *env = (json *)json_at(c, "env");
     add_env(env, "CISTERN_BROKER_URL", o->broker_url);
     add_env(env, "CISTERN_BROKER_VOLUME", v->order);

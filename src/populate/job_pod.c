@@ -9,6 +9,8 @@
 /* Of the kubelet's texts. Its messages end with the cause. With the longest name of a node both fit into an event. */
 enum { REASON_MAX = 60, CAUSE_MAX = 600 };
 
+enum { EXIT_KILLED = 128 + 9 };
+
 static const json *state_of(const json *pod)
 {
     return json_at(json_item(json_at(pod, "status.containerStatuses"), 0), "state");
@@ -46,6 +48,12 @@ bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret
                     STR("an administrator can raise populate.resources.limits.memory"));
     if (str_eq(phase, STR("Failed")) && reason.len)
         return says(ret, "JobFailed", "was ended on", pod, reason, json_str_at(pod, "status.message"));
+    uint64_t exit_code = 0;
+    bool is_deleted = json_str_at(pod, "metadata.deletionTimestamp").len > 0;
+    if (!is_deleted && json_opt_u64(state, "terminated.exitCode", &exit_code, ERR_IGNORED) == 0 &&
+        exit_code == EXIT_KILLED)
+        return says(ret, "JobFailed", "was killed on", pod, STR("no answer for two minutes, or a signal from outside"),
+                    STR_NULL);
     if (!str_eq(phase, STR("Pending")))
         return false;
     if (!is_starting(waits))

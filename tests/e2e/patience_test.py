@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hydration that takes longer than the scheduler waits for a pod's volumes (600 s; here a few seconds)."""
+"""A hydration that takes longer than the scheduler waits for a pod's volumes (600 s; here a few seconds), and Jobs that are
+frozen."""
 
 import random
 
 import pytest
 
 from e2e.lib.machine import eventually
+from e2e.lib.orders import pids_of
 from e2e.lib.ours import NAMESPACE
 
 PATIENCE = 6  # seconds
@@ -64,3 +66,26 @@ def test_a_pod_whose_data_comes_later_than_the_scheduler_waits_starts_where_it_i
         assert ended.pop("jobs") in ([], begun[name]["jobs"]), "a Job goes when it has ended"
         assert ended.items() <= begun[name].items()
     assert not {"HydrationFailed", "ProvisioningFailed"} & (team.events("small") | team.events("large"))
+
+
+@pytest.mark.timeout(600)
+def test_a_frozen_job_is_killed_and_the_next_one_resumes(cluster, store, team, slow):
+    bucket, home = store.bucket({f"part-{n}": random.Random(n).randbytes(1 << 20) for n in range(PARTS)}), store.bucket()
+    team.apply(team.source("set", f"s3://{bucket}/"), team.source("home", export={"uri": f"s3://{home}/", "settle": "0s"}))
+    claims = {"hydrate": team.claim("filled", "set", size="64Mi"),
+              "export": team.claim("written", size="64Mi", **{"cistern.io/export-policy": "home"})}
+    for claim in claims.values():
+        claim["spec"]["storageClassName"] = slow
+    team.apply(*claims.values(), team.pod("reader", "filled", "cat /data/part-* | wc -c; sleep 3600"),
+               team.pod("writer", "written", f"head -c {PARTS << 20} /dev/urandom >/data/last"))
+    for verb in claims:
+        frozen = eventually(lambda: [(node, pid) for node in cluster.nodes.values() for pid in pids_of(node, "cistern", f"{verb}\0--no-progress")],
+                            f"the Job of the {verb} runs", 60)
+        for node, pid in frozen:
+            node.run("kill", "-STOP", pid)
+    for verb, claim in claims.items():
+        name = claim["metadata"]["name"]
+        eventually(lambda: "JobFailed" in team.events(name), f"the {verb} is killed, and its owner is told", 240)
+    assert team.await_pod("reader", seconds=120)
+    team.await_logs("reader", f"{PARTS << 20}\n")
+    eventually(lambda: store.keys(home) == {"last"}, "the export is complete", 120)

@@ -198,3 +198,23 @@ def test_a_kill_in_the_middle_of_the_export_loses_nothing(driver, bucket, victim
         driver.start()
     delete_until(driver, volume)
     assert contents(bucket) == written
+
+
+@pytest.mark.parametrize("was_adopted", [False, True])
+def test_an_export_that_is_stopped_is_killed_and_started_again(driver, bucket, was_adopted):
+    """As after a SIGSTOP, or a freeze of its control group: it would keep the lock of the volume."""
+    volume, target = create(driver, bucket, **{"export.trigger": "OnRelease", "bandwidth": "1Mi"})
+    written = write_checkpoints(target, count=8, size=MIB)
+    give_back(driver, volume)
+    driver.client.fails("DeleteVolume", volume_id=volume)
+    wait_for(lambda: contents(bucket))
+    stopped = exports(volume)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    if was_adopted:
+        driver.kill()
+        driver.start()
+        driver.client.fails("DeleteVolume", volume_id=volume)
+    wait_for(lambda: not set(stopped) & set(exports(volume)), 180)
+    delete_until(driver, volume)
+    assert contents(bucket) == written

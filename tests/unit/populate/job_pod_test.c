@@ -32,6 +32,13 @@ static const struct pod_row {
     {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"OOMKilled\",\"exitCode\":"
      "137}}}]}",
      9, "JobFailed", "was killed on node n1: OOMKilled: an administrator can raise populate.resources.limits.memory"},
+    {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Error\",\"exitCode\":137}}}"
+     "]"
+     "}",
+     9, "JobFailed", "was killed on node n1: no answer for two minutes, or a signal from outside"},
+    {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on resource: memory.\","
+     "\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Error\",\"exitCode\":137}}}]}",
+     9, "JobFailed", "was ended on node n1: Evicted: The node was low on resource"},
     {"{\"phase\":\"Failed\",\"reason\":\"OutOfpods\",\"message\":\"Pod was rejected: Node didn't have enough "
      "resource\"}",
      1, "JobFailed", "was ended on node n1: OutOfpods: Pod was rejected"},

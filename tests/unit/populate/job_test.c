@@ -130,6 +130,9 @@ static void a_job_runs_on_the_volumes_node_in_its_directory_with_access_to_the_b
     has_text(pod, "containers.0.volumeMounts.2.mountPath", "/var/run/secrets/cistern.io/ca");
     has_text(pod, "volumes.2.configMap.name", "cistern-broker-ca");
     has_text(pod, "containers.0.securityContext.capabilities.drop.0", "ALL");
+    has_text(pod, "containers.0.livenessProbe.exec.command.1", "probe");
+    has_text(pod, "containers.0.livenessProbe.exec.command.2", "hydrate");
+    has_text(pod, "containers.0.livenessProbe.exec.command.3", "/volume");
     has_text(j, "spec.podFailurePolicy.rules.0.onPodConditions.0.type", "DisruptionTarget");
 }
 
@@ -163,6 +166,7 @@ static void a_drain_hold_job_has_no_volume_and_no_token(void **state)
     assert_null(json_at(pod, "containers.0.volumeMounts"));
     assert_null(json_at(pod, "containers.0.env"));
     assert_null(json_at(pod, "containers.0.resources"));
+    assert_null(json_at(pod, "containers.0.livenessProbe"));
 }
 
 static void a_written_job_is_read_back_equal(void **state)
