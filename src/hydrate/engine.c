@@ -199,6 +199,7 @@ int hydrate_start(const struct hydrate_options *o, struct target *own_target, st
 {
     struct hydrate *h = hydrate_new(o, own_target);
     int r = memory_defaults(&h->o, cgroup_memory_limit(), err);
+    progress_begin(h);
     if (r == 0)
         r = open_state(h, err);
     if (r == 0)

@@ -145,6 +145,16 @@ static void recover_complete(struct hydrate_progress *p, int64_t completed_ns, b
         p->started_ns = p->scratch->started_ns;
 }
 
+void progress_begin(const struct hydrate *h)
+{
+    struct hydrate_status *s = h->progress.scratch;
+    if (h->target->kind != TARGET_VOLUME || hydrate_status_read(h->target->state, s, ERR_IGNORED) < 0 ||
+        s->phase >= HYDRATE_DONE)
+        return;
+    s->updated_ns = clock_wall_ns();
+    (void)!hydrate_status_write(h->target->state, s, ERR_IGNORED);
+}
+
 void progress_recover(struct hydrate *h)
 {
     struct hydrate_progress *p = &h->progress;

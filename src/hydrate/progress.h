@@ -34,6 +34,9 @@ void progress_init(struct hydrate_progress *p);
 void progress_done(struct hydrate_progress *p);
 /* The only function that changes the phase. Any thread. */
 void phase_become(struct hydrate *h, enum hydrate_phase phase);
+/* Sets the time of a volume's status before the state of an earlier run is read, which may take long: readers measure
+ * the silence of this run, not the time since the earlier one. */
+void progress_begin(const struct hydrate *h);
 /* Takes over the values of an earlier run's status file that are still valid. */
 void progress_recover(struct hydrate *h);
 /* Whether bytes of a body came within the last two seconds, as far as statuses have seen. Any thread. */

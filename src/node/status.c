@@ -7,6 +7,10 @@
 /* A new permission takes a while to reach every server of a store: for this time a denied source counts as retrying. */
 #define DENIED_RETRY_NS (300 * (int64_t)NS_PER_SECOND)
 
+/* A hydration writes its status each second. One that is stopped, or whose disk does not answer, writes none. */
+#define SILENT_NS (60 * (int64_t)NS_PER_SECOND)
+#define SILENT_TEXT "its Job has written no status for a minute: it is stopped, or waits for the disk of the node"
+
 struct status_writer {
     struct api_volume *v;
     const struct observed *f;
@@ -80,6 +84,12 @@ static void add_fault(struct api_faults *to, const struct hydrate_fault *f)
     api_faults_add(to, f->object, err_id_text(f->id, id), err_code_name(f->code), f->message, f->attempts, f->time_ns);
 }
 
+static bool is_silent(const struct status_writer *w)
+{
+    const struct hydrate_status *h = w->f->hydration;
+    return h && w->f->hydrating && h->phase < HYDRATE_DONE && w->now_ns - h->updated_ns > SILENT_NS;
+}
+
 /* Errors are listed until the hydration succeeds. */
 static void add_errors(struct status_writer *w)
 {
@@ -88,6 +98,8 @@ static void add_errors(struct status_writer *w)
     api_faults_clear(to);
     if (!h || h->phase == HYDRATE_DONE)
         return;
+    if (is_silent(w))
+        api_faults_add(to, "", "", err_code_name(ERR_TIMEOUT), SILENT_TEXT, 0, h->updated_ns);
     if (h->has_error)
         add_fault(to, &h->error);
     for (size_t i = 0; i < h->error_count; i++)
@@ -155,7 +167,9 @@ static void set_hydrated(struct status_writer *w)
         SET(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
     else if (!w->f->hydrating)
         SET(w, API_HYDRATED, API_FALSE, "Interrupted", "the hydration resumes when its Job runs again");
-    else if (h->has_error && h->phase < HYDRATE_DONE) /* else of the run before: the new one has no status yet */
+    else if (is_silent(w))
+        SET(w, API_HYDRATED, API_FALSE, "Silent", "%s", SILENT_TEXT);
+    else if (h->has_error && h->phase < HYDRATE_DONE) /* a later phase: the status is that of the previous run */
         SET(w, API_HYDRATED, API_FALSE, "Retrying", "no request succeeds: %.400s", h->error.message);
     else
         SET(w, API_HYDRATED, API_FALSE, "Hydrating", "objects are being %s",

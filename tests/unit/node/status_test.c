@@ -51,23 +51,59 @@ static void another_pool_under_a_volume_is_a_loss_that_was_made_good(void **stat
     assert_int_equal(volume_events_of(before, now, events), 0);
 }
 
+static struct space *closed_space(void)
+{
+    struct err err;
+    struct space *closed = NULL;
+    const struct space_options options = {.path = "/pool", .name = "default", .node = "node-1"};
+    assert_int_equal(space_new(&options, &closed, &err), 0);
+    return closed;
+}
+
+/* A volume that its Job fills, with that status. */
+static struct observed hydrating(struct space *closed, struct hydrate_status *h)
+{
+    static struct spec spec;
+    static struct volume on_disk = {.spec = &spec};
+    return (struct observed){.space = closed,
+                             .id_is_of_pool = true,
+                             .here = true,
+                             .volume = &on_disk,
+                             .has_source = true,
+                             .hydrating = true,
+                             .hydration = h};
+}
+
+static void a_run_that_writes_no_status_is_silent(void **state)
+{
+    (void)state;
+    static struct hydrate_status h = {.phase = HYDRATE_FETCHING, .updated_ns = 1};
+    auto_space closed = closed_space();
+    struct observed f = hydrating(closed, &h);
+    const int64_t second = 1000000000;
+    const struct {
+        int64_t now_ns;
+        bool alive;
+        const char *reason;
+    } cases[] = {{59 * second, true, "Hydrating"},
+                 {62 * second, true, "Silent"},
+                 {-62 * second, true, "Hydrating"}, /* the clock was set back */
+                 {62 * second, false, "Interrupted"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        auto_api_volume v = volume("0123456789ab");
+        f.hydrating = cases[i].alive;
+        status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, cases[i].now_ns);
+        assert_string_equal(api_condition_find(&v->status.conditions, API_HYDRATED)->reason, cases[i].reason);
+        assert_int_equal(v->status.errors.count, strcmp(cases[i].reason, "Silent") == 0);
+    }
+}
+
 static void a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own(void **state)
 {
     (void)state;
     static struct hydrate_status h = {.has_error = true, .error = {.code = ERR_NO_SPACE, .message = "no space"}};
-    struct err err;
-    struct spec spec = {0};
-    struct volume on_disk = {.spec = &spec};
-    const struct space_options options = {.path = "/pool", .name = "default", .node = "node-1"};
-    auto_space closed = NULL;
-    assert_int_equal(space_new(&options, &closed, &err), 0);
-    const struct observed f = {.space = closed,
-                               .id_is_of_pool = true,
-                               .here = true,
-                               .volume = &on_disk,
-                               .has_source = true,
-                               .hydrating = true,
-                               .hydration = &h};
+    auto_space closed = closed_space();
+    const struct observed f = hydrating(closed, &h);
     static const struct {
         enum hydrate_phase phase;
         const char *reason;
@@ -85,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_condition_that_became_false_is_reported_once),
         cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
+        cmocka_unit_test(a_run_that_writes_no_status_is_silent),
         cmocka_unit_test(a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
