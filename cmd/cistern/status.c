@@ -135,11 +135,12 @@ static void add_row(struct status_page *r, const struct status_view *v)
     char eta[TIME_TEXT_MAX] = "-", errors[24], age[TIME_TEXT_MAX] = "-", size[BYTES_TEXT_MAX] = "-";
     const struct hydrate_status *h = v->hydration;
     uint64_t now = (uint64_t)clock_wall_ns(), since = (uint64_t)(v->created_ns ? v->created_ns : h->started_ns);
-    if (v->hydrates) {
+    if (v->hydrates)
+        bytes_text(h->bytes_done, done);
+    /* Of nothing, all is done; but while it lists, the total is not known. */
+    if (v->hydrates && (h->bytes_total || h->phase > HYDRATE_LISTING))
         snprintf(progress, sizeof progress, "%u%%",
                  h->bytes_total ? (unsigned)(100.0 * (double)h->bytes_done / (double)h->bytes_total) : 100U);
-        bytes_text(h->bytes_done, done);
-    }
     if (is_moving(v)) {
         snprintf(rate, sizeof rate, "%s/s", bytes_text(h->bytes_per_second, total));
         if (h->eta_seconds < 1000000)

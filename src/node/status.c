@@ -166,7 +166,9 @@ static void set_hydrated(struct status_writer *w)
     else if (has_failed(w))
         SET(w, API_HYDRATED, API_FALSE, "Failed", "%.400s", h->has_error ? h->error.message : "the hydration failed");
     else if (!w->f->hydrating)
-        SET(w, API_HYDRATED, API_FALSE, "Interrupted", "the hydration resumes when its Job runs again");
+        SET(w, API_HYDRATED, API_FALSE, "Interrupted", "%s",
+            w->v->meta.deleted_ns ? "the CisternVolume was deleted by hand: delete the claim and create it again"
+                                  : "the hydration resumes when its Job runs again");
     else if (is_silent(w))
         SET(w, API_HYDRATED, API_FALSE, "Silent", "%s", SILENT_TEXT);
     else if (h->has_error && h->phase < HYDRATE_DONE) /* a later phase: the status is that of the previous run */
@@ -272,6 +274,7 @@ static enum api_phase phase_of(const struct status_writer *w)
     case HYDRATE_VERIFYING:
         return API_PHASE_VERIFYING;
     case HYDRATE_FAILED:
+    case HYDRATE_STOPPED:
         return has_failed(w) ? API_PHASE_FAILED : h->objects_total ? API_PHASE_HYDRATING : API_PHASE_LISTING;
     default:
         return API_PHASE_HYDRATING;

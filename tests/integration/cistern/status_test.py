@@ -122,8 +122,10 @@ def test_directory_without_a_status_is_listing(slow_store, tmp_path):
     run.send_signal(signal.SIGSTOP)
     (state / "status.json").unlink()
     (seen,) = status(target)
+    table = subprocess.run([CISTERN, "status", target], capture_output=True, text=True, check=True).stdout
     run.send_signal(signal.SIGKILL)
     run.wait(10)
+    assert "Listing" in table and "100%" not in table, table
     assert seen["phase"] == "Listing" and seen["bytes"] == seen["bytes_total"] == 0
     assert status(target)[0]["phase"] == "Interrupted"
 

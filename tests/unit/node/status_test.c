@@ -116,6 +116,34 @@ static void a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_ow
     }
 }
 
+static void a_run_that_was_stopped_has_listed_only_what_it_found(void **state)
+{
+    (void)state;
+    static struct hydrate_status h = {.phase = HYDRATE_STOPPED};
+    auto_space closed = closed_space();
+    struct observed f = hydrating(closed, &h);
+    f.hydrating = false;
+    for (uint64_t found = 0; found < 2; found++) {
+        auto_api_volume v = volume("0123456789ab");
+        h.objects_total = found;
+        status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, 1);
+        assert_int_equal(v->status.phase, found ? API_PHASE_HYDRATING : API_PHASE_LISTING);
+    }
+}
+
+static void a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume(void **state)
+{
+    (void)state;
+    static struct hydrate_status h = {.phase = HYDRATE_STOPPED};
+    auto_space closed = closed_space();
+    struct observed f = hydrating(closed, &h);
+    auto_api_volume v = volume("0123456789ab");
+    f.hydrating = false;
+    v->meta.deleted_ns = 1;
+    status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, 1);
+    assert_non_null(strstr(api_condition_find(&v->status.conditions, API_HYDRATED)->message, "delete the claim"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +151,8 @@ int main(void)
         cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
         cmocka_unit_test(a_run_that_writes_no_status_is_silent),
         cmocka_unit_test(a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own),
+        cmocka_unit_test(a_run_that_was_stopped_has_listed_only_what_it_found),
+        cmocka_unit_test(a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
