@@ -65,7 +65,8 @@ static const struct opt table[] = {
     {"export-max-concurrent-per-node", 0, OPT_U64, &flags.controller.exports_a_node_max, "N",
      "controller: run at most N exports at once per node (0: no limit)"},
     {"drain-hold-failing", 0, OPT_DURATION, &flags.controller.drain_failing_ns, "TIME",
-     "controller: block a drain for at most this long after an export failed (0: no limit)"},
+     "controller: block a drain for at most this long after an export failed, or for pods that it does not evict "
+     "(0: no limit)"},
     {"drain-hold-volumes", 0, OPT_U64, &flags.controller.drain_volumes_max, "N",
      "controller: let at most N failing volumes per namespace block drains (0: no limit)"},
     {"node-account", 0, OPT_TEXT, &flags.controller.node_account, "NAME",

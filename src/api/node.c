@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/node.h"
 
-bool api_node_has_taint(const json *node, const char *key)
+const json *api_node_taint(const json *node, const char *key)
 {
     const json *taints = json_at(node, "spec.taints");
     for (size_t i = 0; i < json_count(taints); i++)
         if (str_eq(json_member_str(json_item(taints, i), "key"), str_of(key)))
-            return true;
-    return false;
+            return json_item(taints, i);
+    return NULL;
 }
 
 /* Takes the number at the front, and one character behind it: "6.12.1-gke" gives 6, then 12. False: no digit. */

@@ -375,6 +375,14 @@ static int check_place(const struct api_volume *v, struct err *err)
     return 0;
 }
 
+/* 0: not there, or invalid. */
+static int64_t annotated_time(const json *j, const char *name)
+{
+    int64_t ns;
+    struct str text = json_member_str(json_at(j, "metadata.annotations"), name);
+    return text.len && time_parse(text, &ns, ERR_IGNORED) == 0 ? ns : 0;
+}
+
 static int read_all(const json *j, struct api_volume *v, struct err *err)
 {
     int r = api_meta_read(j, &v->meta, err);
@@ -384,9 +392,9 @@ static int read_all(const json *j, struct api_volume *v, struct err *err)
         r = parameters_read(j, v, err);
     if (r == 0)
         r = status_read(j, &v->status, err);
-    struct str failing = json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_EXPORT_FAILING_SINCE);
-    if (failing.len && time_parse(failing, &v->failing_ns, ERR_IGNORED) < 0)
-        v->failing_ns = 0;
+    v->failing_ns = annotated_time(j, NAME_ANNOTATION_EXPORT_FAILING_SINCE);
+    v->cordoned_ns = annotated_time(j, NAME_ANNOTATION_CORDONED_SINCE);
+    v->blocked_ns = annotated_time(j, NAME_ANNOTATION_DRAIN_BLOCKED_SINCE);
     v->has_exported =
         str_eq(json_member_str(json_at(j, "metadata.annotations"), NAME_ANNOTATION_HAS_EXPORTED), STR("true"));
     const json *source = json_at(j, "spec.source.spec");

@@ -122,6 +122,8 @@ struct api_volume {
     bool release_requested;
     bool release_discard; /* files that were not exported may be deleted */
     int64_t failing_ns;   /* wall clock: when its export began to fail; 0: it does not fail */
+    int64_t cordoned_ns;  /* wall clock: when its node was first seen cordoned; 0: it is not */
+    int64_t blocked_ns;   /* wall clock: since when only pods use it that a drain does not evict; 0: others do */
     bool has_exported;    /* at least one of its files has reached the bucket */
     struct api_volume_status status;
 };

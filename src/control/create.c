@@ -16,7 +16,7 @@
 static bool is_unreachable(struct control *c, const char *node)
 {
     auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
-    return j && api_node_has_taint(j, API_NODE_UNREACHABLE);
+    return j && api_node_taint(j, API_NODE_UNREACHABLE);
 }
 
 struct roomiest_pool {

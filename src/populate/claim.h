@@ -139,3 +139,11 @@ bool claim_target_uid(struct str prime_name, struct str *ret);
 
 /* Does this pod use the claim of its namespace? */
 bool claim_is_used_by(struct str claim, const json *pod);
+
+struct claim_users {
+    size_t count;   /* pods that use the claim and have not ended */
+    size_t evicted; /* of them: by a drain. It leaves pods of DaemonSets alone, and does not see later ones */
+};
+/* `pods` is a list of the claim's namespace. Pods created after `since_ns` (wall clock) came after the node was
+ * cordoned. */
+struct claim_users claim_users_of(struct str claim, const json *pods, int64_t since_ns);

@@ -39,7 +39,7 @@ struct kube_ref claim_ref(const struct claim *c)
         .resource = &kube_persistent_volume_claims, .ns = c->namespace, .name = c->name, .uid = c->uid};
 }
 
-static bool may_list(struct populate *p, struct str ns)
+bool populate_may_list(struct populate *p, struct str ns)
 {
     auto_lock(&p->pods_lock);
     struct token_bucket *own = &p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS];
@@ -115,7 +115,7 @@ static bool tell_new(struct populate *p, const struct kube_ref *claim, const str
                              .ns = claim->ns,
                              .field_selector = "status.phase=Pending",
                              .fence = p->o.lease};
-    if (!may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, ERR_IGNORED) < 0)
+    if (!populate_may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, ERR_IGNORED) < 0)
         return false;
     *ret_found = tell_listed(p, list, claim, what);
     keep_pods(p, claim->ns, list, now_ns);

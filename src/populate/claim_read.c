@@ -2,6 +2,7 @@
 #include "api/claim.h"
 #include "claim.h"
 #include "spec/spec.h"
+#include "util/clock.h"
 #include "util/names.h"
 
 static int read_source(const json *pvc, struct claim *c, struct err *err)
@@ -131,4 +132,32 @@ bool claim_is_used_by(struct str claim, const json *pod)
             return true;
     }
     return false;
+}
+
+static bool has_ended(const json *pod)
+{
+    struct str phase = json_str_at(pod, "status.phase");
+    return str_eq(phase, STR("Succeeded")) || str_eq(phase, STR("Failed"));
+}
+
+static bool is_evicted(const json *pod, int64_t since_ns)
+{
+    int64_t created_ns = INT64_MIN;
+    const json *owner = json_item(json_at(pod, "metadata.ownerReferences"), 0);
+    bool is_later = time_parse(json_str_at(pod, "metadata.creationTimestamp"), &created_ns, ERR_IGNORED) == 0 &&
+                    created_ns > since_ns;
+    return !is_later && !str_eq(json_member_str(owner, "kind"), STR("DaemonSet"));
+}
+
+struct claim_users claim_users_of(struct str claim, const json *pods, int64_t since_ns)
+{
+    struct claim_users u = {0};
+    const json *items = json_at(pods, "items");
+    for (size_t i = 0; i < json_count(items); i++) {
+        const json *pod = json_item(items, i);
+        bool uses = claim_is_used_by(claim, pod) && !has_ended(pod);
+        u.count += uses;
+        u.evicted += uses && is_evicted(pod, since_ns);
+    }
+    return u;
 }

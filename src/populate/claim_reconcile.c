@@ -136,7 +136,7 @@ enum claim_node node_state(struct populate *p, struct str name)
     if (!node)
         return CLAIM_NODE_GONE;
     /* The informer's copy has no conditions. */
-    if (api_node_has_taint(node, API_NODE_UNREACHABLE) || api_node_has_taint(node, API_NODE_NOT_READY))
+    if (api_node_taint(node, API_NODE_UNREACHABLE) || api_node_taint(node, API_NODE_NOT_READY))
         return CLAIM_NODE_UNREADY;
     return json_bool_at(node, "spec.unschedulable") ? CLAIM_NODE_CORDONED : CLAIM_NODE_READY;
 }

@@ -158,6 +158,13 @@ void claim_pvs_done(struct claim_pvs *v);
 
 enum claim_node node_state(struct populate *p, struct str name);
 
+/* ---- drain_users.c ----------------------------------------------------------------------------------------------- */
+
+/* Updates cordoned_ns and blocked_ns of a volume. */
+void drain_users_note(struct populate *p, struct api_volume *volume, enum claim_node node);
+/* For longer than an administrator lets a volume block the drain? */
+bool drain_users_stay(const struct populate *p, const struct api_volume *volume);
+
 /* ---- claim_space.c ----------------------------------------------------------------------------------------------- */
 
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the claim is larger than the free space of every pool that has reported. */
@@ -190,6 +197,8 @@ void claim_events_drop(struct key_state *m);
 /* Only if a pod that the event concerns waits for the claim. False: the pods could not be listed, or not now. */
 must_check bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim,
                                           const struct populate_event *what);
+/* May the pods of this namespace be listed now? */
+bool populate_may_list(struct populate *p, struct str ns);
 void claim_events_open(struct populate *p);
 void claim_events_done(struct populate *p);
 

@@ -145,10 +145,18 @@ void volume_event_send_drain(struct populate *p, const struct api_volume *volume
 {
     char bytes[BYTES_TEXT_MAX];
     struct kube_ref node = {.resource = &kube_nodes, .name = str_of(volume->node), .uid = str_of(volume->node)};
+    const char *claim = volume->claim_label ? volume->claim_label : "unknown";
+    if (api_condition_is(&volume->status.conditions, API_MOUNTED, API_TRUE)) {
+        kube_event(
+            p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
+            "volume %s (claim %s): in use beyond export.drainHold by pods that a drain does not evict. Delete them: "
+            "what is not exported is lost if the node is deleted",
+            volume->id.text, claim);
+        return;
+    }
     kube_event(p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
                "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
                "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
-               volume->id.text, volume->claim_label ? volume->claim_label : "unknown",
-               bytes_text(volume->status.export.pending_bytes, bytes),
+               volume->id.text, claim, bytes_text(volume->status.export.pending_bytes, bytes),
                (unsigned long long)volume->status.export.pending_objects, volume->node);
 }

@@ -201,7 +201,11 @@ static int count_earlier(void *ctx, struct str name, const json *object)
 static bool lets_drain(const struct volume_view *v)
 {
     const struct populate_options *o = &v->p->o;
-    if (!v->volume || !v->volume->failing_ns)
+    if (!v->volume)
+        return false;
+    if (drain_users_stay(v->p, v->volume))
+        return true;
+    if (!v->volume->failing_ns)
         return false;
     if (o->drain_failing_ns && clock_wall_ns() - v->volume->failing_ns >= (int64_t)o->drain_failing_ns)
         return true;
@@ -476,16 +480,35 @@ static int annotate(struct volume_view *v, const char *name, const char *value)
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
+static int annotate_time(struct volume_view *v, const char *name, int64_t ns)
+{
+    char text[TIME_TEXT_MAX];
+    return annotate(v, name, ns ? time_text(ns, text) : NULL);
+}
+
+/* These times must survive restarts. */
+static int note_users(struct volume_view *v)
+{
+    struct api_volume *volume = v->volume;
+    int64_t cordoned_ns = volume->cordoned_ns, blocked_ns = volume->blocked_ns;
+    drain_users_note(v->p, volume, v->node);
+    int r = 0;
+    if (volume->cordoned_ns != cordoned_ns)
+        r = annotate_time(v, NAME_ANNOTATION_CORDONED_SINCE, volume->cordoned_ns);
+    if (r == 0 && volume->blocked_ns != blocked_ns)
+        r = annotate_time(v, NAME_ANNOTATION_DRAIN_BLOCKED_SINCE, volume->blocked_ns);
+    return r;
+}
+
 /* Facts that must survive restarts: the volume may use exportSecret later, and when its export began to fail. */
 static int note_export(struct volume_view *v)
 {
-    char now[TIME_TEXT_MAX];
     if (!v->volume->has_exported && v->volume->status.export.done_objects > 0)
         return annotate(v, NAME_ANNOTATION_HAS_EXPORTED, "true");
     if (!v->volume->failing_ns && is_failing(v))
-        return annotate(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, time_text(clock_wall_ns(), now));
+        return annotate_time(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, clock_wall_ns());
     if (v->volume->failing_ns && is_true(v, API_EXPORTED))
-        return annotate(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, NULL);
+        return annotate_time(v, NAME_ANNOTATION_EXPORT_FAILING_SINCE, 0);
     return 0;
 }
 
@@ -523,8 +546,10 @@ static void send_events(struct volume_view *v, uint64_t *again_ns)
         job_pod_event_send(v->p, v->state, v->volume, (enum job_slot)slot, v->job_json[slot]);
     if (v->state && v->state->unlisted_count > 0)
         recheck_within(again_ns, RECHECK_NS);
-    if (lets_drain(v))
+    if (lets_drain(v)) {
         volume_event_send_drain(v->p, v->volume);
+        recheck_within(again_ns, RECHECK_NS); /* no change of the volume shows that it holds the next drain again */
+    }
 }
 
 int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, struct err *err)
@@ -535,8 +560,10 @@ int volume_reconcile(struct populate *p, struct str name, uint64_t *again_ns, st
     if (r == 0) {
         v.state = key_state_get(p, 'v', name, v.volume != NULL);
         measure_failure(&v);
+        r = v.volume ? note_users(&v) : 0;
         send_events(&v, again_ns);
-        r = v.volume ? note_export(&v) : 0;
+        if (r == 0 && v.volume)
+            r = note_export(&v);
         if (r == 0 && v.volume)
             r = follow_source(&v);
         v.err = r < 0 ? &other : err; /* a failure above does not delay the Jobs */

@@ -29,6 +29,9 @@
 #define NAME_ANNOTATION_HAS_EXPORTED NAME_API_GROUP "/has-exported"
 /* On a CisternVolume: since when its export fails, RFC 3339. */
 #define NAME_ANNOTATION_EXPORT_FAILING_SINCE NAME_API_GROUP "/export-failing-since"
+/* On a CisternVolume: since when its node is cordoned, and since when only pods use it that a drain does not evict. */
+#define NAME_ANNOTATION_CORDONED_SINCE NAME_API_GROUP "/node-cordoned-since"
+#define NAME_ANNOTATION_DRAIN_BLOCKED_SINCE NAME_API_GROUP "/drain-blocked-since"
 #define NAME_ANNOTATION_REPLACE_POOL NAME_API_GROUP "/replace-pool" /* on a CisternPool; its value: the old UUID */
 #define NAME_ANNOTATION_ALLOW_BUCKET_ACCESS                                                                            \
     NAME_API_GROUP "/allow-bucket-access" /* on a ServiceAccount: volumes may use it */

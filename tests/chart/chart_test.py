@@ -404,8 +404,8 @@ def test_the_docs_list_every_metric_and_no_other():
 
 
 # Words of Kubernetes in the same sources.
-OF_KUBERNETES = {"BucketSource", "CisternPool", "CisternVolume", "ContainerCreating", "DisruptionTarget", "FallbackToLogsOnError",
-                 "HostToContainer", "PersistentVolume", "PersistentVolumeClaim", "PodInitializing", "RuntimeDefault", "WaitForFirstConsumer"}
+OF_KUBERNETES = {"BucketSource", "CisternPool", "CisternVolume", "ContainerCreating", "DaemonSet", "DisruptionTarget",
+                 "FallbackToLogsOnError", "HostToContainer", "PersistentVolume", "PersistentVolumeClaim", "PodInitializing", "RuntimeDefault", "WaitForFirstConsumer"}
 # Codes of gRPC in messages of the provisioner.
 OF_GRPC = {"ResourceExhausted", "DeadlineExceeded", "NotFound"}
 
