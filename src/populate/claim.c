@@ -143,6 +143,18 @@ bool claim_is_pending(const struct claim_facts *f)
     return t->phase == CLAIM_PENDING && !t->volume_name.len && !t->deleting && !is_named_as_prime(f);
 }
 
+/* Also a BucketSource that an annotation names: without it the provisioner would retry in silence. */
+static bool lacks_source(const struct claim_facts *f, struct claim_step *ret)
+{
+    if (!f->has_source)
+        *ret = wait_with_event(CLAIM_EVENT_SOURCE_NOT_FOUND, "the BucketSource does not exist");
+    else if (!f->is_source_valid)
+        *ret = wait_with_event(CLAIM_EVENT_SOURCE_INVALID, "the BucketSource is invalid");
+    else
+        return false;
+    return true;
+}
+
 static bool has_bad_parameters(const struct claim_class *class, struct claim_step *ret)
 {
     if (class->is_invalid)
@@ -164,7 +176,7 @@ static struct claim_step other_claim(const struct claim_facts *f)
         return wait_for("the claim names no BucketSource");
     if (f->target->is_invalid)
         return wait_with_event(CLAIM_EVENT_CLAIM_INVALID, "the claim cannot get a volume as it is");
-    if (has_bad_parameters(f->class, &step))
+    if (has_bad_parameters(f->class, &step) || lacks_source(f, &step))
         return step;
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
@@ -195,10 +207,8 @@ static struct claim_step without_prime(const struct claim_facts *f)
         return step;
     if (f->target->is_invalid)
         return wait_with_event(CLAIM_EVENT_CLAIM_INVALID, "the claim cannot get a volume as it is");
-    if (!f->has_source)
-        return wait_with_event(CLAIM_EVENT_SOURCE_NOT_FOUND, "the BucketSource does not exist");
-    if (!f->is_source_valid)
-        return wait_with_event(CLAIM_EVENT_SOURCE_INVALID, "the BucketSource is invalid");
+    if (lacks_source(f, &step))
+        return step;
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     if (!f->target->selected_node.len)

@@ -25,6 +25,9 @@ struct claim {
     struct str source;              /* name of the BucketSource; empty: none */
     struct str bad_kind, bad_group; /* of a dataSourceRef that is almost a BucketSource; empty: none */
     struct str source_namespace;    /* default: the claim's own */
+    struct str annotated_source;    /* without a dataSourceRef: of its annotation; empty: none */
+    struct str hydration;           /* of its annotation; empty: that of the class */
+    struct str export_policy;       /* the BucketSource of its annotation; empty: none */
     struct str prime_node;          /* of a prime: the node that it was created for */
     struct str created;             /* RFC 3339 */
     struct str provisioner;         /* annotation storage-provisioner; empty: not set by the controller manager yet */
@@ -46,8 +49,9 @@ struct claim_pv {
 };
 
 struct claim_class {
-    bool ours;  /* the provisioner is our driver */
-    bool waits; /* volumeBindingMode WaitForFirstConsumer */
+    bool ours;     /* the provisioner is our driver */
+    bool waits;    /* volumeBindingMode WaitForFirstConsumer */
+    bool is_blank; /* hydration none: its volumes are not filled */
     bool is_invalid;
     struct err invalid; /* why its parameters are refused */
     bool has_pool;      /* a node has its pool, or none was reported yet */
@@ -64,8 +68,8 @@ struct claim_facts {
     const struct claim_pv *pv;     /* the target's if its claimRef names the target, else the prime's */
     const struct claim_pv *orphan; /* of a deleted prime of the target; its policy would retain it */
     const struct claim_class *class;
-    bool has_source; /* the BucketSource exists */
-    bool is_source_valid;
+    bool has_source;      /* the BucketSources that the target names exist */
+    bool is_source_valid; /* and can be used as it names them */
     bool is_suspended;    /* the BucketSource has suspend: true */
     bool is_degraded;     /* the BucketSource was ready, and its last probe failed */
     enum claim_node node; /* of the prime if there is one, else of the target's selected-node */

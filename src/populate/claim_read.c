@@ -43,6 +43,10 @@ int claim_read(const json *pvc, struct claim *ret, struct err *err)
     c.made_cordoned = json_member_str(annotations, NAME_ANNOTATION_POPULATE_CORDONED).len > 0;
     if (!c.class_name.len)
         c.class_name = json_member_str(annotations, "volume.beta.kubernetes.io/storage-class");
+    if (!c.source.len)
+        c.annotated_source = json_member_str(annotations, NAME_ANNOTATION_SOURCE);
+    c.hydration = json_member_str(annotations, NAME_ANNOTATION_HYDRATION);
+    c.export_policy = json_member_str(annotations, NAME_ANNOTATION_EXPORT_POLICY);
     c.deleting = deleted.len > 0;
     c.has_finalizer = json_holds(json_at(pvc, "metadata.finalizers"), STR(NAME_FINALIZER_POPULATE));
     c.phase = str_eq(phase, STR("Bound")) ? CLAIM_BOUND : str_eq(phase, STR("Lost")) ? CLAIM_LOST : CLAIM_PENDING;
@@ -82,13 +86,15 @@ static int check_parameters(const json *class, struct err *err)
 
 int claim_class_read(const json *class, struct claim_class *ret, struct err *err)
 {
-    struct str provisioner = STR_NULL, mode = STR_NULL;
-    int r = json_strings(class, err, {"?provisioner", &provisioner}, {"?volumeBindingMode", &mode});
+    struct str provisioner = STR_NULL, mode = STR_NULL, hydration = STR_NULL;
+    int r = json_strings(class, err, {"?provisioner", &provisioner}, {"?volumeBindingMode", &mode},
+                         {"?parameters.hydration", &hydration});
     if (r < 0)
         return err_wrap(err, "storage class");
     *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),
                                 .waits = str_eq(mode, STR("WaitForFirstConsumer")),
-                                .has_pool = true};
+                                .has_pool = true,
+                                .is_blank = str_eq(hydration, STR("none"))};
     ret->is_invalid = ret->ours && check_parameters(class, &ret->invalid) < 0;
     return 0;
 }

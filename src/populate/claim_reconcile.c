@@ -148,7 +148,7 @@ struct claim_view {
     struct claim_pair pair;
     struct claim_pvs pvs;
     struct claim_class class;
-    struct err source_invalid;  /* if the BucketSource is not valid */
+    struct err source_unusable; /* if a BucketSource does not exist or is not valid */
     struct err source_degraded; /* if its last probe failed */
     struct err pools_full;      /* if no pool has room for the claim */
     struct claim_facts facts;
@@ -182,9 +182,9 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
     case CLAIM_EVENT_CLASS_INVALID:
         err_copy(err, &v->class.invalid);
         return err_wrap(err, "StorageClass %.*s", STR_FMT(t->class_name));
+    case CLAIM_EVENT_SOURCE_NOT_FOUND:
     case CLAIM_EVENT_SOURCE_INVALID:
-        err_copy(err, &v->source_invalid);
-        return err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(t->source_namespace), STR_FMT(t->source));
+        return err_copy(err, &v->source_unusable);
     case CLAIM_EVENT_SOURCE_DEGRADED:
         err_copy(err, &v->source_degraded);
         return err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(t->source_namespace), STR_FMT(t->source));
@@ -192,9 +192,6 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
         return err_fail(err, ERR_INVALID, CIS_CLAIM_REFERENCE_INVALID,
                         "dataSourceRef names kind '%.*s' of apiGroup '%.*s', which nothing fills", STR_FMT(t->bad_kind),
                         STR_FMT(t->bad_group));
-    case CLAIM_EVENT_SOURCE_NOT_FOUND:
-        return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_SOURCE_NOT_FOUND, "BucketSource %.*s/%.*s: not found",
-                        STR_FMT(t->source_namespace), STR_FMT(t->source));
     case CLAIM_EVENT_SOURCE_ELSEWHERE:
         return err_fail(err, ERR_DENIED, CIS_SOURCE_OTHER_NAMESPACE,
                         "BucketSource %.*s/%.*s: access from another namespace denied", STR_FMT(t->source_namespace),
@@ -342,11 +339,47 @@ static int read_claims(struct claim_view *v)
     return r;
 }
 
-static int check_source(const json *object, struct api_source **ret, struct err *err)
+/* A BucketSource that the claim names. */
+static int find_source(struct claim_view *v, struct str ns, struct str name, struct api_source **ret,
+                       struct spec **spec)
 {
-    auto_spec spec = NULL;
-    int r = api_source_read(object, ret, err);
-    return r == 0 ? api_source_spec(*ret, &spec, err) : r;
+    struct err *err = &v->source_unusable;
+    auto_json object = kube_informer_get(v->p->sources, ns, name);
+    int r = object ? api_source_read(object, ret, err)
+                   : err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_SOURCE_NOT_FOUND, "not found");
+    if (r == 0)
+        r = api_source_spec(*ret, spec, err);
+    return r < 0 ? err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(ns), STR_FMT(name)) : 0;
+}
+
+/* Then the source of its annotation is not used. */
+static bool is_blank(const struct claim_view *v)
+{
+    struct str own = v->pair.target.hydration;
+    return own.len ? str_eq(own, STR("none")) : v->class.is_blank;
+}
+
+/* The BucketSources of the claim's annotations. */
+static int find_annotated(struct claim_view *v)
+{
+    const struct claim *t = v->facts.target;
+    struct err *err = &v->source_unusable;
+    auto_api_source source = NULL;
+    auto_api_source policy = NULL;
+    auto_spec filled_by = NULL;
+    auto_spec exported_by = NULL;
+    if (t->annotated_source.len && !is_blank(v) &&
+        find_source(v, t->namespace, t->annotated_source, &source, &filled_by) < 0)
+        return err_wrap(err, "annotation " NAME_ANNOTATION_SOURCE);
+    if (!t->export_policy.len)
+        return 0;
+    int r = find_source(v, t->namespace, t->export_policy, &policy, &exported_by);
+    if (r == 0 && !exported_by->export.uri) {
+        err_set(err, ERR_INVALID, "BucketSource %.*s/%.*s has no export", STR_FMT(t->namespace),
+                STR_FMT(t->export_policy));
+        r = err_advise_text(err, CIS_PARAMETER_INVALID, "add spec.export to it, or name another BucketSource");
+    }
+    return r < 0 ? err_wrap(err, "annotation " NAME_ANNOTATION_EXPORT_POLICY) : 0;
 }
 
 /* Only the probe's own error: those of other claims' volumes in the status of the source are not of this claim. */
@@ -364,9 +397,12 @@ static void read_source(struct claim_view *v)
 {
     const struct claim *t = v->facts.target;
     auto_api_source source = NULL;
-    auto_json object = kube_informer_get(v->p->sources, t->source_namespace, t->source);
-    v->facts.has_source = object != NULL;
-    v->facts.is_source_valid = object && check_source(object, &source, &v->source_invalid) == 0;
+    auto_spec spec = NULL;
+    int r = t->source.len ? find_source(v, t->source_namespace, t->source, &source, &spec) : 0;
+    if (r == 0)
+        r = find_annotated(v);
+    v->facts.has_source = r != -ERR_NOT_FOUND;
+    v->facts.is_source_valid = r == 0;
     if (!source)
         return;
     v->facts.is_suspended = source->suspend;

@@ -146,14 +146,14 @@ static void identify(struct api_source_status *t, const struct spec *spec, const
 }
 
 /* The same error once a minute is one error; its time is that of the first. */
-static void add_probe_error(struct api_source_status *t, const struct source_probe_result *p)
+static void set_own_error(struct api_source_status *t, const struct err *err, int64_t time_ns)
 {
     char id[ERR_ID_TEXT_MAX], line[ERR_LINE_MAX];
-    auto_mem char *message = str_dup(str_sub(str_of(err_line(p->err, line, sizeof line)), 0, API_MESSAGE_MAX));
-    err_id_text(p->err->id, id);
+    auto_mem char *message = str_dup(str_sub(str_of(err_line(err, line, sizeof line)), 0, API_MESSAGE_MAX));
+    err_id_text(err->id, id);
     if (text_same(t->error.id, id) && text_same(t->error.message, message))
         return;
-    set_error(&t->error, id[0] ? id : NULL, err_code_name(p->err->code), NULL, message, p->time_ns);
+    set_error(&t->error, id[0] ? id : NULL, err_code_name(err->code), NULL, message, time_ns);
 }
 
 static void add_probe(struct api_source_status *t, const struct source_probe_result *p)
@@ -164,7 +164,7 @@ static void add_probe(struct api_source_status *t, const struct source_probe_res
         t->identity.expires_ns = p->answer.expires_ns;
     }
     if (p->err)
-        add_probe_error(t, p);
+        set_own_error(t, p->err, p->time_ns);
 }
 
 /* One condition: False if `bad`, True if `good`, else Unknown: nothing has used the source yet. */
@@ -300,7 +300,8 @@ void source_status_end(struct api_source *s, const struct source_probe_result *p
         char line[ERR_LINE_MAX];
         api_condition_set(&t->conditions, API_ACCEPTED, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s",
                           err_line(&err, line, sizeof line));
-        api_condition_set(&t->conditions, API_READY, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s", err.text);
+        api_condition_set(&t->conditions, API_READY, API_FALSE, "Invalid", s->meta.generation, now_ns, "%s", line);
+        set_own_error(t, &err, now_ns);
         t->phase = API_SOURCE_INVALID;
         return;
     }

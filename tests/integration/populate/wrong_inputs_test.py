@@ -146,6 +146,13 @@ CLAIMS = {
     "selector": ({"selector": {"matchLabels": {"a": "b"}}}, "ClaimInvalid", "delete the claim and create it again without selector"),
     "annotation-value": ({"annotations": {"cistern.io/hydration": "gaet"}}, "ProvisioningFailed",
                          "annotation cistern.io/hydration: 'hydration': invalid value 'gaet': expected one of eager gate none"),
+    "source-annotation": ({"dataSourceRef": None, "annotations": {"cistern.io/source": "daat"}}, "SourceNotFound",
+                          "annotation cistern.io/source: BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it; the claim"),
+    "policy-missing": ({"annotations": {"cistern.io/export-policy": "out"}}, "SourceNotFound",
+                       "annotation cistern.io/export-policy: BucketSource team/out: not found (CIS5201, NOT_FOUND); create it; the claim"),
+    "policy-blank": ({"dataSourceRef": None, "annotations": {"cistern.io/export-policy": "out"}}, "SourceNotFound", "BucketSource team/out: not found"),
+    "policy-empty": ({"annotations": {"cistern.io/export-policy": "data"}}, "SourceInvalid",
+                     "annotation cistern.io/export-policy: BucketSource team/data has no export (CIS2002, INVALID); add spec.export to it"),
     "attributes-class": ({"volumeAttributesClassName": "nope"}, "ProvisioningFailed", "\"nope\" not found"),
     "size": ({"resources": {"requests": {"storage": "900Ti"}}}, "PoolsFull", "900Ti requested: the largest pool 'default' has 90.0 GiB free"),
 }
@@ -184,6 +191,18 @@ def test_a_mistake_in_a_claim_is_an_event_on_claim_and_pod_and_no_volume_is_made
     assert said in messages["PersistentVolumeClaim"] and messages["Pod"].startswith(f"claim {name}: "), messages
     assert claims.claim(NAMESPACE, name)["status"]["phase"] == "Pending"
     assert not [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/{name}"]
+
+
+@pytest.mark.parametrize("where", ["claim", "class"])
+def test_a_missing_source_of_a_claim_that_is_not_filled_gives_no_event(claims, where):
+    name = f"blank-{where}"
+    annotations = {"cistern.io/source": "daat", **({"cistern.io/hydration": "none"} if where == "claim" else {})}
+    if where == "class":
+        claims.make_class(name, hydration="none")
+    applied(claims, claim(name, "cistern" if where == "claim" else name, dataSourceRef=None, annotations=annotations),
+            pod(name, name, False))
+    wait_for(lambda: claims.claim(NAMESPACE, name)["status"]["phase"] == "Bound")
+    assert not [e for e in claims.events(NAMESPACE, "SourceNotFound") if e["involvedObject"]["name"] == name]
 
 
 def test_a_claim_of_a_cluster_without_any_pool_says_so_on_claim_and_pod():

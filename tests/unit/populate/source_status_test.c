@@ -210,6 +210,7 @@ static void a_spec_that_is_not_served_is_invalid_and_says_why(void **state)
     is(s, API_ACCEPTED, API_FALSE);
     is(s, API_READY, API_FALSE);
     assert_non_null(strstr(api_condition_find(&s->status.conditions, API_ACCEPTED)->message, "consistency"));
+    assert_non_null(strstr(s->status.error.message, "consistency")); /* the column LASTERROR */
 }
 
 static struct source_probe_result answered(int64_t time_ns)
