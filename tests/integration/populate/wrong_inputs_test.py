@@ -49,6 +49,7 @@ def applied(world, *objects):
 
 EXPORT = {"uri": "s3://out/"}
 RELATIVE = "write a pattern relative to the prefix, such as images/**, without a slash at either end"
+SUB_PATH = "write a path relative to the volume, such as images/train: no slash at either end, no . and .."
 DURATION = "write a duration such as 250ms, 30m or 1h30m"
 
 
@@ -80,7 +81,13 @@ DURATION = "write a duration such as 250ms, 30m or 1h30m"
     ({"uri": "s3://bucket/", "include": ["s3://bucket/images/*"]}, RELATIVE),
     ({"uri": "s3://bucket/", "exclude": ["tmp/"]}, RELATIVE),
     ({"uri": "s3://bucket/", "priority": ["/config.json"]}, RELATIVE),
-    ({"sources": [{"uri": "s3://bucket/a/", "exclude": ["tmp/"]}]}, "spec.sources[0].exclude[0] in body should match"),
+    ({"sources": [{"uri": "s3://bucket/a/", "exclude": ["tmp/"]}]}, RELATIVE),
+    ({"sources": [{"uri": "s3://bucket/a/", "include": ["gs://bucket/a/*"]}]}, RELATIVE),
+    ({"sources": [{"uri": "s3://bucket/a/", "include": ["/a"]}]}, RELATIVE),
+    ({"sources": [{"uri": "bucket/a/"}]}, "spec.sources[0].uri: Invalid value: \"string\": write s3://bucket/prefix/"),
+    ({"sources": [{"uri": "s3://bucket/a/", "subPath": "../b"}]}, SUB_PATH),
+    ({"sources": [{"uri": "s3://bucket/a/", "subPath": "/b"}]}, SUB_PATH),
+    ({"uri": "s3://bucket/", "layout": {"subPath": "a/./b"}}, SUB_PATH),
     ({"uri": "s3://bucket/", "export": {**EXPORT, "marker": "done/_SUCCESS"}}, "write the name of a file, such as _SUCCESS"),
     ({"uri": "s3://bucket/", "export": {"include": ["a"]}}, "spec.export.uri: Required value"),
     ({"uri": "s3://bucket/", "export": {**EXPORT, "include": ["/ckpt/*"]}}, "such as checkpoints/**, without a slash at either end"),
