@@ -230,6 +230,7 @@ static void job_mismatch(struct hydrate_job *j, const struct digest *want, const
         /* Fetched once more: a fault of memory or network rarely happens twice. */
         j->mismatched = true;
         job_free_slices(j);
+        rate_reserve(&j->lane->h->window.starts, STARTS_UNIT, loop_now_ns(j->lane->worker.loop));
         request_slice(j);
         return;
     }
@@ -371,7 +372,6 @@ static void get(struct hydrate_job *j)
     object_of_entry(j->lane, &j->entry, &object);
     j->tries.count++;
     j->tries.sent_ns = loop_now_ns(j->lane->worker.loop);
-    rate_reserve(&h->window.starts, STARTS_UNIT, j->tries.sent_ns);
     job_become(j, JOB_GET);
     j->received = j->skip = 0;
     j->tries.is_answered = j->answer.is_other_version = false;

@@ -41,14 +41,14 @@ static int write_inline(struct hydrate_lane *l, const struct hydrate_unit *u, st
     return small_write(l, u->id, &u->entry, NULL, err);
 }
 
-/* True: the unit has ended. */
+/* Whether it sends a request. If not, the unit has ended, or the parts of its object are queued. */
 static bool begin_unit(struct hydrate_lane *l, const struct hydrate_unit *u)
 {
     struct err err;
     enum hydrate_fault_kind kind = FAULT_LISTING;
     if (u->large) {
         job_begin(l, u);
-        return false;
+        return true;
     }
     int r = check_path(l->h, &u->entry, &err);
     if (r < 0)
@@ -61,11 +61,10 @@ static bool begin_unit(struct hydrate_lane *l, const struct hydrate_unit *u)
             r = target_foreign_error(&err);
     }
     if (r == 0 && u->entry.size_bytes > 0) {
-        if (plan_is_small(u->entry.size_bytes))
-            job_begin(l, u);
-        else
-            large_begin(l, u->id, &u->entry);
-        return false;
+        if (!plan_is_small(u->entry.size_bytes))
+            return large_begin(l, u->id, &u->entry);
+        job_begin(l, u);
+        return true;
     }
     if (r == 0 && (r = write_inline(l, u, &err)) < 0) {
         r = conflict_resolve(l, u->id, &u->entry, &kind, &err);
@@ -77,7 +76,7 @@ static bool begin_unit(struct hydrate_lane *l, const struct hydrate_unit *u)
     else if (r < 0)
         object_failed(l->h, kind, u->entry.path, &err, 1);
     hydrate_queue_unit_ended(l);
-    return true;
+    return false;
 }
 
 /* Whether the bandwidth limit delays the next request; a timer or the end of a request pumps again. More requests
@@ -93,13 +92,13 @@ static bool is_over_bandwidth(struct hydrate_lane *l)
     return wait || (limit && in_flight > 0 && in_flight >= (rate_is_exhausted(&h->rate, now) ? limit / 2 : 2 * limit));
 }
 
-/* Whether the store's request rate delays the next GET. */
-static bool is_paced(struct hydrate_lane *l)
+/* Reserves the next request, unless the store's request rate delays it. */
+static bool may_send(struct hydrate_lane *l)
 {
-    uint64_t wait = rate_wait_ns(&l->h->window.starts, loop_now_ns(l->worker.loop));
+    uint64_t wait = rate_take(&l->h->window.starts, STARTS_UNIT, loop_now_ns(l->worker.loop));
     if (wait)
         loop_timer_set(l->worker.loop, &l->hold, wait);
-    return wait > 0;
+    return wait == 0;
 }
 
 /* Refused jobs take no place in the window while they wait, but a lane may hold no more of them than its share. */
@@ -118,7 +117,7 @@ static bool has_room_for_retry(const struct hydrate_lane *l)
 
 static void pump_due(struct hydrate_lane *l)
 {
-    while (!list_is_empty(&l->due) && !atomic_load(&l->h->stopping) && has_room_for_retry(l) && !is_paced(l))
+    while (!list_is_empty(&l->due) && !atomic_load(&l->h->stopping) && has_room_for_retry(l) && may_send(l))
         job_retry(list_pop(&l->due, struct hydrate_job, due));
 }
 
@@ -138,28 +137,37 @@ static void limit_connections(struct hydrate_lane *l)
         web_set_idle_max(l->worker.web, works ? (unsigned)max_u64(lane_share(l), 1) : 0);
 }
 
-static void lane_pump(struct hydrate_lane *l)
+/* Whether another unit may begin now. */
+static bool begin_next(struct hydrate_lane *l, unsigned *at_once)
 {
     struct hydrate *h = l->h;
+    struct hydrate_unit u;
+    struct err err;
+    if (*at_once == INLINE_MAX) {
+        lane_wake(l);
+        return false;
+    }
+    if (!may_send(l))
+        return false;
+    int r = hydrate_queue_take(h, &u, &err);
+    bool sends = r == 1 && begin_unit(l, &u);
+    if (!sends)
+        rate_give_back(&h->window.starts, STARTS_UNIT);
+    *at_once += !sends;
+    if (r < 0)
+        run_failed(h, FAULT_OTHER, &err);
+    if (r != 1)
+        driver_wake(h);
+    return r == 1;
+}
+
+static void lane_pump(struct hydrate_lane *l)
+{
     unsigned at_once = 0;
     pump_due(l);
-    while (list_is_empty(&l->due) && has_room(l) && !is_paced(l) && !is_over_bandwidth(l) &&
-           !atomic_load(&h->stopping)) {
-        struct hydrate_unit u;
-        struct err err;
-        if (at_once == INLINE_MAX) {
-            lane_wake(l);
-            break;
-        }
-        int r = hydrate_queue_take(h, &u, &err);
-        if (r < 0)
-            run_failed(h, FAULT_OTHER, &err);
-        if (r != 1) {
-            driver_wake(h);
-            break;
-        }
-        at_once += begin_unit(l, &u);
-    }
+    while (list_is_empty(&l->due) && has_room(l) && !is_over_bandwidth(l) && !atomic_load(&l->h->stopping) &&
+           begin_next(l, &at_once))
+        continue;
     const struct hydrate_job *oldest = list_first(&l->running, struct hydrate_job, node);
     atomic_store(&l->oldest_id, oldest ? oldest->id + 1 : 0);
     report(l);

@@ -402,7 +402,7 @@ static bool wants_head(const struct hydrate_large *g)
            !store_caps(object_store(g->h, &g->entry))->lists_best_digest;
 }
 
-void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e)
+bool large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e)
 {
     struct store_object object;
     struct hydrate_large *g = xcalloc(1, sizeof *g);
@@ -420,15 +420,15 @@ void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *
     else if (r > 0)
         discard(l, g);
     if (r != 0)
-        return;
+        return false;
     if (!wants_head(g)) {
         adopt_parts(g);
         queue_parts(l, g);
-        return;
+        return false;
     }
     object_of_entry(l, e, &object);
     list_add(&l->heads, &g->node);
     l->summing++;
-    rate_reserve(&l->h->window.starts, STARTS_UNIT, loop_now_ns(l->worker.loop));
     g->head = store_head(object_store(l->h, e), &l->worker, object.key, head_done, g);
+    return true;
 }

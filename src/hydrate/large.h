@@ -48,7 +48,8 @@ struct hydrate_large {
     struct work verify;
 };
 
-void large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e);
+/* Whether it sends a HEAD. */
+bool large_begin(struct hydrate_lane *l, uint64_t id, const struct index_entry *e);
 /* For an object that is not pinned. ERR_CHANGED: it was overwritten since its first answer. Any lane's loop. */
 must_check int large_check_version(struct hydrate_large *g, const struct store_object *reply, struct err *err);
 void large_part_done(struct hydrate_lane *l, struct hydrate_large *g, uint32_t part, const struct digest *d);

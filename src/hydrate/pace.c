@@ -3,7 +3,7 @@
 #include "util/clock.h"
 #include <math.h>
 
-enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64 };
+enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, PROOF = 8 };
 #define ROUND_LEAST_NS (20 * NS_PER_MS)
 #define ROUND_MOST_NS NS_PER_SECOND
 #define PER_SECOND_LEAST 4.0
@@ -18,11 +18,10 @@ static const double allowed_at_first = 1.0 / 16, allowed_at_limit = 1.0 / 64;
 static const double few = 0.5;
 static const double below = 0.95; /* of the served rate: lets the store's token bucket fill again */
 
-/* Of the limit. A known limit is raised by a 64th in a second at first, and twice as fast every two seconds: a store
- * that counts by the second shows its limit only at the end of one. A crude limit is raised in each round. */
-static const double growth_first = 1.0 / 64, growth_crude = 1.0 / 8;
-#define GROWTH_DOUBLES_NS (2 * NS_PER_SECOND)
-enum { GROWTH_DOUBLINGS = 6 };
+/* Of the limit. A known limit is raised by a 64th after a second without a refusal, and by twice as much after each
+ * further one. CUBIC (RFC 9438) probes like this, too: slowly near the last limit, then ever faster. Another limit is
+ * raised in each round. */
+static const double growth_first = 1.0 / 64, growth_most = 1, growth_unknown = 1.0 / 8;
 
 /* Above, sending less is right whatever the cause. */
 static const double alike_most = 0.75, allowed_most = 0.6;
@@ -53,18 +52,26 @@ static double known_rate(const struct pace *p)
     return below * p->lasting;
 }
 
-/* Two standard deviations above the allowed share: chance alone exceeds it in one round of forty. */
+/* It has lowered the share of refusals. Its rounds last a second: in a shorter one, chance moves the limit, and some
+ * stores count by the second. */
+static bool is_limit_known(const struct pace *p)
+{
+    return p->per_second > 0 && p->allowed == allowed_at_limit && !p->search.runs;
+}
+
+/* Two standard deviations above the allowed share: chance alone exceeds it in one round of forty. A known limit is
+ * lowered without that proof: if chance was the cause, it costs a twentieth for some seconds. */
 static bool is_too_many(const struct pace *p)
 {
     double expected = p->asked * p->allowed;
-    return p->refused > expected + 2 * sqrt(expected);
+    return p->refused > (is_limit_known(p) ? fmax(expected, 1) : expected + 2 * sqrt(expected));
 }
 
 /* Far more than chance: until the answers that are on their way have shown how many are served, next to nothing more is
  * sent. */
 static bool is_overrun(const struct pace *p)
 {
-    return p->refused >= 4 * (1 + p->asked * p->allowed);
+    return p->refused >= 2 + 4 * p->asked * p->allowed;
 }
 
 static void allow(struct pace *p, double share)
@@ -83,40 +90,50 @@ static void lift(struct pace *p, double share)
 
 /* The first round after the limit was lowered. Refusals that stay as frequent do not depend on our rate. Where many
  * were refused, the limit may have been lowered too little; where that rate has mattered before, one such round may be
- * chance. */
+ * chance. That nearly none are refused proves the limit if many would have been. */
 static void judge(struct pace *p, double share)
 {
     double then = p->share_then;
+    bool would_be_many = then > 1.0 / 4 || (p->refused == 0 && then * p->asked >= PROOF);
     bool is_alike = share >= then / 2 && share <= then * 1.5 && share < alike_most;
     bool mattered = p->rounds > 0 && p->allowed == allowed_at_limit, are_many = then > 1.0 / 8;
     p->in_vain = is_alike ? p->in_vain + 1 : 0;
-    if (share < then / 4 && (mattered || then > 1.0 / 4))
+    if (share < then / 4 && ((mattered && 2 * then * p->asked >= PROOF) || would_be_many))
         allow(p, allowed_at_limit);
     else if (p->in_vain > (unsigned)mattered + are_many)
         lift(p, share);
     p->share_then = 0;
 }
 
-static void lower(struct pace *p, const struct round *r, uint64_t now_ns)
+/* A limit is reached by GETs that are sent at its pace. If other causes delay some of them, fewer are served than the
+ * store would serve. A short round may be chance, or the end of a second that the store counts: the limit does not fall
+ * below half of the rate that was served in the last second. */
+static void lower(struct pace *p, const struct round *r)
 {
     if (p->per_second == PER_SECOND_LEAST && r->share < alike_most) {
         lift(p, r->share);
         return;
     }
-    p->per_second = fmax(below * r->served_per_second, PER_SECOND_LEAST);
-    p->is_crude = r->share > 1.0 / 4 || p->allowed != allowed_at_limit;
-    p->lowered_ns = now_ns;
+    double served_per_second = fmax(r->served_per_second, p->per_second * (1 - r->share));
+    p->per_second = fmax(below * fmax(served_per_second, p->lasting / 2), PER_SECOND_LEAST);
+    p->growth = growth_first;
     p->share_then = r->share;
 }
 
-static void raise(struct pace *p, const struct round *r, uint64_t now_ns)
+static void raise(struct pace *p)
 {
-    double seconds = (double)min_u64(r->elapsed_ns, NS_PER_SECOND) / (double)NS_PER_SECOND;
-    uint64_t doublings = (now_ns - p->lowered_ns) / GROWTH_DOUBLES_NS;
-    double growth = ldexp(growth_first, (int)min_u64(doublings, GROWTH_DOUBLINGS)) * seconds;
-    p->per_second *= 1 + (p->is_crude ? growth_crude : growth);
-    if (p->per_second > 2 * r->sent_per_second) /* something else limits us */
-        p->per_second = 0;
+    if (!is_limit_known(p)) {
+        p->per_second *= 1 + growth_unknown;
+    } else if (p->refused == 0 && !p->is_at_refusal) {
+        p->per_second *= 1 + p->growth;
+        p->growth = fmin(2 * p->growth, growth_most);
+    }
+}
+
+/* If not, something else limits us, and a higher limit would not be tried. */
+static bool is_limit_reached(const struct pace *p, const struct round *r)
+{
+    return 2 * r->sent_per_second >= p->per_second;
 }
 
 static void begin_search(struct pace *p, const struct round *r)
@@ -138,27 +155,27 @@ static void step_down(struct pace *p)
 }
 
 /* The limit is known. */
-static void end_search(struct pace *p, uint64_t now_ns)
+static void end_search(struct pace *p)
 {
-    p->search.runs = p->is_crude = false;
-    p->lowered_ns = now_ns;
+    p->search.runs = false;
+    p->growth = growth_first;
     allow(p, allowed_at_limit);
 }
 
-static void step_up(struct pace *p, const struct round *r, uint64_t now_ns)
+static void step_up(struct pace *p, const struct round *r)
 {
     p->search.known = 0;
     if (p->share_then > 0)
         judge(p, r->share);
     if (p->per_second > 0 && is_too_many(p)) {
-        lower(p, r, now_ns);
+        lower(p, r);
         p->search.is_near = true;
     } else if (p->per_second > 0 && p->search.is_near) {
-        end_search(p, now_ns);
-    } else {
+        end_search(p);
+    } else if (is_limit_reached(p, r)) {
         p->per_second *= p->refused > 0 ? up_warned : up;
-        if (p->per_second >= 4 * r->sent_per_second) /* something else limits us */
-            p->per_second = 0;
+    } else {
+        p->search.runs = false;
     }
     p->search.runs &= p->per_second > 0;
 }
@@ -179,12 +196,12 @@ static bool search(struct pace *p, const struct round *r, uint64_t now_ns)
         s->known = 0;
         s->is_near = now_ns - p->first_ns >= LASTING_NS; /* before, it was measured over less */
     } else {
-        step_up(p, r, now_ns);
+        step_up(p, r);
     }
     return true;
 }
 
-static void end_round(struct pace *p, const struct round *r, uint64_t now_ns)
+static void end_round(struct pace *p, const struct round *r)
 {
     if (p->is_held)
         p->per_second = p->held_per_second;
@@ -199,9 +216,9 @@ static void end_round(struct pace *p, const struct round *r, uint64_t now_ns)
     if (p->rounds == 0)
         p->allowed = allowed_at_first;
     if (is_too_many(p))
-        lower(p, r, now_ns);
-    else
-        raise(p, r, now_ns);
+        lower(p, r);
+    else if (is_limit_reached(p, r))
+        raise(p);
 }
 
 static double rate_of(unsigned count, uint64_t ns)
@@ -229,16 +246,17 @@ static bool advance(struct pace *p, const struct round *r, uint64_t now_ns)
     if (!p->is_held && is_overrun(p))
         hold(p, r);
     bool is_long = r->elapsed_ns >= ROUND_MOST_NS && p->asked >= ROUND_ANSWERS_LEAST;
-    bool is_whole = now_ns - p->asked_ns >= least_ns(r->latency_ns) && (p->is_held || p->asked >= ROUND_ANSWERS);
+    bool has_enough = p->is_held || (p->asked >= ROUND_ANSWERS && !is_limit_known(p));
+    bool is_whole = has_enough && now_ns - p->asked_ns >= least_ns(r->latency_ns);
     if (is_long || is_whole)
-        end_round(p, r, now_ns);
+        end_round(p, r);
     return is_long || is_whole;
 }
 
 static void begin_round(struct pace *p, uint64_t now_ns, bool at_refusal)
 {
     p->began_ns = now_ns;
-    p->answers = p->served = p->asked = p->refused = p->in_row = 0;
+    p->served = p->asked = p->refused = p->in_row = 0;
     p->is_at_refusal = at_refusal;
     p->is_held = false;
 }
@@ -252,7 +270,7 @@ static struct round measure(const struct pace *p, uint64_t sent_ns, uint64_t now
                           .latency_ns = latency_ns,
                           .sent_per_second = rate_of(p->asked, now_ns - p->asked_ns),
                           .served_per_second =
-                              rate_of(p->served, p->is_held ? min_u64(elapsed_ns, least_ns(latency_ns)) : elapsed_ns)};
+                              rate_of(p->served, p->is_held ? min_u64(elapsed_ns, latency_ns) : elapsed_ns)};
 }
 
 /* The clocks of two lanes differ: each is read once a turn of its loop. */
@@ -272,7 +290,6 @@ void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool 
         note_served(p, now_ns);
     if (p->search.known > 0) /* some of the GETs before the search may still be served */
         p->search.known = fmax(p->search.known, known_rate(p));
-    p->answers++;
     p->served += !refused;
     if (sent_ns < p->changed_ns)
         return;
@@ -292,6 +309,14 @@ void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool 
     if (p->per_second != before)
         p->changed_ns = now_ns;
     begin_round(p, now_ns, false);
+}
+
+void pace_apply(struct rate *r, uint64_t unit, uint64_t units_per_second, uint64_t now_ns)
+{
+    uint64_t before = atomic_load(&r->units_per_second);
+    rate_change(r, units_per_second, now_ns);
+    if (units_per_second != before && (!before || units_per_second < before))
+        rate_reserve(r, unit, now_ns);
 }
 
 bool pace_refusals_are_few(const struct pace *p)

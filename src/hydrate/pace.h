@@ -11,8 +11,7 @@
  * fewer if all are refused, more if all are served. home: under the lock of its owner. Pure: time is an argument. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "io/rate.h"
 
 struct pace_search {
     bool runs;
@@ -22,8 +21,7 @@ struct pace_search {
 
 struct pace {
     double per_second; /* 0: no limit */
-    bool is_crude;     /* it was measured while many were refused, or is not known to matter */
-    uint64_t lowered_ns;
+    double growth;     /* of a known limit: its next step */
     double share;      /* of refusals in the last round */
     double allowed;    /* the share of refusals that changes nothing */
     double share_then; /* `share` of the round that lowered the limit, to compare the next with; 0: none did */
@@ -38,15 +36,20 @@ struct pace {
     uint64_t began_ns, asked_ns; /* asked_ns: of the first answer that counts */
     bool is_at_refusal;
     bool is_held; /* far too many are refused: it waits for the answers on their way, and hardly a GET is sent */
-    double held_per_second;   /* the limit before */
-    unsigned answers, served; /* all GETs that were answered, and those that were served */
-    unsigned asked;           /* replies to the GETs sent at the present limit, and of these ... */
+    double held_per_second; /* the limit before */
+    unsigned served;        /* of all GETs that were answered */
+    unsigned asked;         /* replies to the GETs sent at the present limit, and of these ... */
     unsigned refused;
     unsigned in_row; /* served since the last refusal */
 };
 
 /* A GET sent at `sent_ns` was answered: its first byte came, or it was refused. */
 void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t now_ns, bool refused);
+
+/* Changes the rate of requests, which cost `unit` each. A store that has just refused requests would refuse the next
+ * one, too, if that came before its time at the new rate: when the rate falls, one is reserved, so that the next
+ * request waits for its time. */
+void pace_apply(struct rate *r, uint64_t unit, uint64_t units_per_second, uint64_t now_ns);
 
 /* In the last round: then the limit spares the store, and a GET that was refused may be sent again soon. */
 bool pace_refusals_are_few(const struct pace *p);

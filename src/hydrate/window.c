@@ -191,19 +191,12 @@ static unsigned active_units(struct hydrate *h)
     return active > refused ? active - refused : 0;
 }
 
-/* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. A store that
- * has just refused requests would refuse the next one, too, if that came before its time at the new rate: when the rate
- * falls, one unit is reserved, so that the next request waits for its time. */
+/* w->lock held. The lower of the rate that the store asks of new readers, and the rate that it has served. */
 static void limit_starts(struct hydrate_window *w, uint64_t now_ns)
 {
     uint64_t ramp = rate_ramp(w->starts_initial, now_ns - w->starts_since_ns) * STARTS_UNIT;
     uint64_t pace = (uint64_t)(w->pace.per_second * STARTS_UNIT);
-    uint64_t before = atomic_load(&w->starts.units_per_second), now = !ramp ? pace : !pace ? ramp : min_u64(ramp, pace);
-    if (now == before)
-        return;
-    rate_change(&w->starts, now, now_ns);
-    if (!before || now < before)
-        rate_reserve(&w->starts, STARTS_UNIT, now_ns);
+    pace_apply(&w->starts, STARTS_UNIT, !ramp ? pace : !pace ? ramp : min_u64(ramp, pace), now_ns);
 }
 
 void window_served(struct hydrate_window *w, uint64_t now_ns)

@@ -8,43 +8,75 @@
 /* Longer than any useful wait, short enough that sums of it cannot overflow. */
 #define COST_MAX_NS (UINT64_C(1) << 60)
 
+static uint64_t burst_ns(const struct rate *r)
+{
+    return r->slack_ns ? r->slack_ns : BURST_NS;
+}
+
 /* Time until then, less the burst. */
 static uint64_t wait_until(const struct rate *r, uint64_t paid_ns, uint64_t now_ns)
 {
-    uint64_t burst = r->slack_ns ? r->slack_ns : BURST_NS;
-    return paid_ns > now_ns + burst ? paid_ns - now_ns - burst : 0;
+    uint64_t free_ns = now_ns + burst_ns(r);
+    return paid_ns > free_ns ? paid_ns - free_ns : 0;
+}
+
+/* 0: no cap. */
+static uint64_t cost_ns(const struct rate *r, uint64_t bytes)
+{
+    uint64_t per_second = atomic_load_explicit(&r->units_per_second, memory_order_relaxed);
+    unsigned __int128 exact = per_second ? (unsigned __int128)bytes * NS_PER_SECOND / per_second : 0;
+    return exact > COST_MAX_NS ? COST_MAX_NS : (uint64_t)exact;
+}
+
+/* False: another thread changed the time, and *paid_ns is the new one. */
+static bool pay(struct rate *r, uint64_t *paid_ns, uint64_t cost, uint64_t now_ns)
+{
+    uint64_t catch_up = r->slack_ns ? r->slack_ns : CATCH_UP_NS;
+    uint64_t earliest = now_ns > catch_up ? now_ns - catch_up : 0;
+    uint64_t after = min_u64(max_u64(*paid_ns ? *paid_ns : now_ns, earliest), COST_MAX_NS * 8) + cost;
+    bool is_paid = atomic_compare_exchange_weak_explicit(&r->reserved_until_ns, paid_ns, after, memory_order_relaxed,
+                                                         memory_order_relaxed);
+    *paid_ns = is_paid ? after : *paid_ns;
+    return is_paid;
 }
 
 uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns)
 {
-    uint64_t per_second = atomic_load_explicit(&r->units_per_second, memory_order_relaxed);
-    if (per_second == 0)
+    uint64_t cost = cost_ns(r, bytes), paid_ns = atomic_load_explicit(&r->reserved_until_ns, memory_order_relaxed);
+    if (cost == 0)
         return 0;
-    unsigned __int128 exact = (unsigned __int128)bytes * NS_PER_SECOND / per_second;
-    uint64_t cost = exact > COST_MAX_NS ? COST_MAX_NS : (uint64_t)exact;
-    uint64_t catch_up = r->slack_ns ? r->slack_ns : CATCH_UP_NS;
-    uint64_t earliest = now_ns > catch_up ? now_ns - catch_up : 0;
-    uint64_t before = atomic_load_explicit(&r->reserved_until_ns, memory_order_relaxed), after;
+    while (!pay(r, &paid_ns, cost, now_ns))
+        continue;
+    return wait_until(r, paid_ns, now_ns);
+}
+
+uint64_t rate_take(struct rate *r, uint64_t bytes, uint64_t now_ns)
+{
+    uint64_t cost = cost_ns(r, bytes), paid_ns = atomic_load_explicit(&r->reserved_until_ns, memory_order_relaxed);
+    uint64_t wait = 0;
+    if (cost == 0)
+        return 0;
     do
-        after = min_u64(max_u64(before ? before : now_ns, earliest), COST_MAX_NS * 8) + cost;
-    while (!atomic_compare_exchange_weak_explicit(&r->reserved_until_ns, &before, after, memory_order_relaxed,
-                                                  memory_order_relaxed));
-    return wait_until(r, after, now_ns);
+        wait = wait_until(r, paid_ns, now_ns);
+    while (!wait && !pay(r, &paid_ns, cost, now_ns));
+    return wait;
+}
+
+void rate_give_back(struct rate *r, uint64_t bytes)
+{
+    uint64_t cost = cost_ns(r, bytes), until = atomic_load(&r->reserved_until_ns);
+    while (!atomic_compare_exchange_weak(&r->reserved_until_ns, &until, until > cost ? until - cost : 0))
+        continue;
 }
 
 void rate_change(struct rate *r, uint64_t units_per_second, uint64_t now_ns)
 {
     uint64_t before = atomic_exchange(&r->units_per_second, units_per_second);
-    uint64_t until = atomic_load(&r->reserved_until_ns), after;
-    if (units_per_second == 0 || units_per_second == before)
-        return;
-    do {
-        uint64_t debt = until > now_ns ? until - now_ns : 0;
-        if (before && !debt)
-            return; /* unused time is kept */
-        uint64_t rest = before ? (uint64_t)((double)debt * (double)before / (double)units_per_second) : 0;
-        after = now_ns + min_u64(rest, NS_PER_SECOND);
-    } while (!atomic_compare_exchange_weak(&r->reserved_until_ns, &until, after));
+    uint64_t until = atomic_load(&r->reserved_until_ns), next = now_ns + burst_ns(r);
+    bool is_lower = !before || units_per_second < before;
+    while (units_per_second != before && (is_lower || until > next) &&
+           !atomic_compare_exchange_weak(&r->reserved_until_ns, &until, next))
+        continue;
 }
 
 uint64_t rate_wait_ns(const struct rate *r, uint64_t now_ns)

@@ -19,8 +19,13 @@ struct rate {
  * thread that got no core for half a second loses nothing. */
 uint64_t rate_reserve(struct rate *r, uint64_t bytes, uint64_t now_ns);
 
-/* Changes the cap. Units that are reserved and not paid off take their time at the new rate, but at most a second.
- * Unused time stays usable. */
+/* Reserves `bytes`, but only if the caller need not wait for them. Else it returns how long until it may try again. Of
+ * several callers that wait for the same time, one gets it. */
+uint64_t rate_take(struct rate *r, uint64_t bytes, uint64_t now_ns);
+void rate_give_back(struct rate *r, uint64_t bytes); /* they were taken, and are not used */
+
+/* Changes the cap. Units that are reserved and not paid off are dropped. A lower cap begins without a burst; at a
+ * higher one, unused time stays usable. */
 void rate_change(struct rate *r, uint64_t units_per_second, uint64_t now_ns);
 
 /* How long until the reserved bytes are within the rate, except the burst? */

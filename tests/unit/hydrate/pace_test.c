@@ -214,11 +214,18 @@ static void random_refusals_up_to_five_percent_cost_less_than_a_second(void **st
     }
 }
 
+/* By chance, a run takes them for a limit. It lowered that without end: one run of thirty took a minute. */
 static void random_refusals_of_a_fifth_do_not_lower_the_rate_without_end(void **state)
 {
-    (void)state;
-    struct outcome o = simulate(&(struct sim){.share = 0.2});
-    assert_true(o.seconds < 20);
+    for (unsigned i = 0; i < 80; i++) {
+        double share = i % 2 ? 0.1 : 0.2;
+        setup(state);
+        dice += 1000003 * (i / 2);
+        struct outcome o = simulate(&(struct sim){.share = share, .helps = SENT_MAX});
+        print_message("%.0f %% refused: %.1f s\n", share * 100, o.seconds);
+        assert_true(o.seconds < 15);
+        teardown(state);
+    }
 }
 
 /* The limit went down to its least, four a second, and stayed there. Most of this time is the backoff of a few GETs. */
@@ -310,8 +317,31 @@ static void a_limit_that_is_lifted_is_left_behind_within_seconds(void **state)
     assert_true(now - lifted_ns < 20 * NS_PER_SECOND);
 }
 
+/* One refusal in a second at 20 a second is more than a limit explains, and chance. Seven runs of twelve stayed
+ * below 50. */
+static void a_limit_that_is_lifted_is_left_behind_although_some_are_refused(void **state)
+{
+    (void)state;
+    for (unsigned seed = 0; seed < 12; seed++) {
+        struct pace p = {0};
+        double tokens = 2;
+        uint64_t now = NS_PER_SECOND;
+        dice = 88172645463325252 + 1000003 * seed;
+        while (now < 150 * NS_PER_SECOND) {
+            uint64_t step = p.per_second > 0 ? max_u64((uint64_t)(1e9 / p.per_second), NS_PER_MS) : NS_PER_MS;
+            now += step;
+            tokens = fmin(tokens + 20 * (double)step / 1e9, 2);
+            bool refused = now < 31 * NS_PER_SECOND ? tokens < 1 : drawn() < 0.03;
+            tokens -= !refused;
+            pace_answered(&p, now - LATENCY_US * UINT64_C(1000), now, refused);
+        }
+        print_message("seed %u: %.0f a second\n", seed, p.per_second);
+        assert_true(p.per_second == 0 || p.per_second > 50);
+    }
+}
+
 /* The sixteen GETs that begin a run are refused before the limit is known. At 2,000 a second, the bursts that the store
- * allows counted as its limit: 0.8 of it was used, and 17 % refused. */
+ * allows counted as its limit: 0.8 of it was used, and 17 % refused. Of 20,000 at that rate, 880 were refused. */
 static void a_short_run_at_any_limit_uses_it_with_few_refusals(void **state)
 {
     static const struct {
@@ -327,7 +357,7 @@ static void a_short_run_at_any_limit_uses_it_with_few_refusals(void **state)
         print_message("%u objects at %.0f a second, %u at once: %.2f of it used, %.0f refused\n", s.objects,
                       s.per_second, s.helps, m.useful, m.refused);
         assert_true(m.useful >= 0.9);
-        assert_true(m.refused <= (s.objects + m.refused) / 10 + WINDOW_START);
+        assert_true(m.refused <= (s.objects + m.refused) / (s.objects < 10000 ? 10 : 25) + WINDOW_START);
     }
 }
 
@@ -347,7 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_refusals_up_to_five_percent_cost_less_than_a_second),
-        cmocka_unit_test_setup_teardown(random_refusals_of_a_fifth_do_not_lower_the_rate_without_end, setup, teardown),
+        cmocka_unit_test(random_refusals_of_a_fifth_do_not_lower_the_rate_without_end),
         cmocka_unit_test(random_refusals_of_a_half_do_not_keep_the_rate_at_its_least),
         cmocka_unit_test(rate_stays_low_while_nearly_all_are_refused),
         cmocka_unit_test(clocks_that_differ_do_not_hide_what_was_served),
@@ -356,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_short_run_at_any_limit_uses_it_with_few_refusals),
         cmocka_unit_test(limit_that_is_counted_by_the_second_is_used),
         cmocka_unit_test(a_limit_that_is_lifted_is_left_behind_within_seconds),
+        cmocka_unit_test(a_limit_that_is_lifted_is_left_behind_although_some_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,18 +30,44 @@ static void rate_after_a_pause_allows_one_second_more(void **state)
     assert_int_equal(rate_reserve(&r, 1000, now), NS_PER_SECOND);
 }
 
-static void rate_that_changes_delays_what_is_reserved_as_the_new_one_would(void **state)
+/* At a slower cap, the debt of a fast one stopped all requests for up to a second. Its burst was sent again. */
+static void rate_that_changes_drops_its_debt(void **state)
+{
+    (void)state;
+    struct rate r = {.units_per_second = 1000, .slack_ns = 5 * NS_PER_MS};
+    uint64_t now = NS_PER_SECOND;
+    rate_reserve(&r, 5, now);
+    rate_change(&r, 10, now);
+    assert_int_equal(rate_reserve(&r, 1, now), 100 * NS_PER_MS);
+    rate_change(&r, 1000, now);
+    assert_int_equal(rate_reserve(&r, 1, now), NS_PER_MS);
+    rate_change(&r, 0, now);
+    assert_int_equal(rate_wait_ns(&r, now), 0);
+}
+
+/* Each lane waits with a timer of its own, and all of them ring at once: each sent a request. */
+static void of_callers_that_wait_for_the_same_time_one_takes_it(void **state)
 {
     (void)state;
     struct rate r = {.units_per_second = 10, .slack_ns = NS_PER_MS};
     uint64_t now = NS_PER_SECOND;
-    rate_reserve(&r, 2, now);
-    rate_change(&r, 20, now);
-    assert_in_range(rate_wait_ns(&r, now), 95 * NS_PER_MS, 100 * NS_PER_MS);
-    rate_change(&r, 1, now);
-    assert_in_range(rate_wait_ns(&r, now), 995 * NS_PER_MS, NS_PER_SECOND);
-    rate_change(&r, 0, now);
-    assert_int_equal(rate_wait_ns(&r, now), 0);
+    assert_int_equal(rate_take(&r, 1, now), 0);
+    now += rate_take(&r, 1, now);
+    assert_int_equal(now, NS_PER_SECOND + 99 * NS_PER_MS);
+    assert_int_equal(rate_take(&r, 1, now), 0);
+    assert_int_equal(rate_take(&r, 1, now), 100 * NS_PER_MS);
+}
+
+static void units_given_back_may_be_taken_at_once(void **state)
+{
+    (void)state;
+    struct rate r = {.units_per_second = 10, .slack_ns = NS_PER_MS};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(rate_take(&r, 1, NS_PER_SECOND), 0);
+        rate_give_back(&r, 1);
+    }
+    rate_give_back(&r, 1000);
+    assert_int_equal(rate_take(&r, 1, NS_PER_SECOND), 0);
 }
 
 static void rate_that_changes_keeps_unused_time(void **state)
@@ -56,12 +82,12 @@ static void rate_that_changes_keeps_unused_time(void **state)
     assert_int_equal(rate_reserve(&r, 2, now), NS_PER_MS);
 }
 
-static void rate_that_becomes_a_cap_has_no_unused_time(void **state)
+static void rate_that_becomes_a_cap_has_no_burst(void **state)
 {
     (void)state;
     struct rate r = {.slack_ns = 5 * NS_PER_MS};
     rate_change(&r, 2000, NS_PER_SECOND);
-    assert_int_equal(rate_reserve(&r, 20, NS_PER_SECOND), 5 * NS_PER_MS);
+    assert_int_equal(rate_reserve(&r, 20, NS_PER_SECOND), 10 * NS_PER_MS);
 }
 
 struct other_lane {
@@ -80,7 +106,7 @@ static void *reserve_many(void *arg)
 }
 
 /* One that reserves between the two steps of a change must not leave ten seconds of debt at the old rate. */
-static void rate_that_changes_while_others_reserve_delays_as_the_new_one_would(void **state)
+static void rate_that_changes_while_others_reserve_leaves_no_debt_of_the_old_one(void **state)
 {
     (void)state;
     enum { SLOW = 4000000, FAST = 1000000000 };
@@ -155,10 +181,12 @@ int main(void)
         cmocka_unit_test(no_cap_means_no_wait),
         cmocka_unit_test(a_burst_of_a_tenth_of_a_second_is_free),
         cmocka_unit_test(rate_after_a_pause_allows_one_second_more),
-        cmocka_unit_test(rate_that_changes_delays_what_is_reserved_as_the_new_one_would),
+        cmocka_unit_test(rate_that_changes_drops_its_debt),
+        cmocka_unit_test(of_callers_that_wait_for_the_same_time_one_takes_it),
+        cmocka_unit_test(units_given_back_may_be_taken_at_once),
         cmocka_unit_test(rate_that_changes_keeps_unused_time),
-        cmocka_unit_test(rate_that_becomes_a_cap_has_no_unused_time),
-        cmocka_unit_test(rate_that_changes_while_others_reserve_delays_as_the_new_one_would),
+        cmocka_unit_test(rate_that_becomes_a_cap_has_no_burst),
+        cmocka_unit_test(rate_that_changes_while_others_reserve_leaves_no_debt_of_the_old_one),
         cmocka_unit_test(rate_lets_a_late_thread_catch_up),
         cmocka_unit_test(rate_of_many_callers_stays_at_the_cap),
         cmocka_unit_test(a_ramp_doubles_in_twenty_minutes_without_a_step),
