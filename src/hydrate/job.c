@@ -2,7 +2,7 @@
 #include "private.h"
 #include <limits.h>
 
-/* Longest wait after a refused GET, as long as the store serves most GETs: pace.h limits the rate. */
+/* Longest wait after a refused GET, as long as the store serves most GETs: store/pace.h limits the rate. */
 #define REFUSED_WAIT_NS (250 * NS_PER_MS)
 
 /* The only function that changes the state. */

@@ -5,9 +5,9 @@
  * each round trip, later at each tick. Then it doubles as long as each step pays. At rest it tries twice as many and
  * half as many in turn: the larger must bring a tenth more, the smaller must only bring no less, since each request
  * costs memory and libcurl's walk over its connections. A store that refuses requests is sent fewer a second, over as
- * many connections (pace.h). When a server refuses connections while others work, the window becomes the number of open
- * connections, by halves at most. While a quarter of the requests wait for the disk, the window shrinks towards its
- * start. */
+ * many connections (store/pace.h). When a server refuses connections while others work, the window becomes the number
+ * of open connections, by halves at most. While a quarter of the requests wait for the disk, the window shrinks towards
+ * its start. */
 #include "private.h"
 #include "util/thread.h"
 

@@ -5,7 +5,7 @@
 
 #include "io/rate.h"
 #include "io/web.h"
-#include "pace.h"
+#include "store/pace.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -14,6 +14,7 @@
  * decides after each whether another is due. The backend knows one attempt. */
 #pragma once
 
+#include "store/pace.h"
 #include "store/store.h"
 #include "uri.h"
 #include <pthread.h>
@@ -91,6 +92,8 @@ struct store_job {
 
     struct timer timer; /* the delay before an attempt, or before on_done of an attempt that ended at once */
     uint64_t began_ns;
+    uint64_t sent_ns;   /* monotonic: when the attempt began */
+    uint64_t waited_ns; /* since began_ns: between attempts, and for the store's rate */
     uint64_t served_ns; /* monotonic: when this job last received a byte */
     unsigned attempt;
     bool starting;  /* the backend's start() is on the stack: on_done must be called later */
@@ -124,6 +127,12 @@ const struct store_backend *backend_of(const struct scheme *scheme);
 /* Opens s->creds for the options and the backend's kind. `region` may be NULL. */
 must_check int store_open_creds(struct store *s, const struct store_options *o, const char *region, struct err *err);
 
+/* Limits the attempts of one kind of job. */
+struct store_pace {
+    struct pace pace;
+    struct rate rate; /* in thousandths of an attempt: `pace` limits it */
+};
+
 struct store {
     const struct store_backend *backend;
     const struct scheme *scheme;
@@ -137,7 +146,7 @@ struct store {
     char *ca;                  /* owned PEM text instead of the file; NULL: none */
     const struct guard *guard; /* borrowed; NULL: no limit, for a command that a person runs */
     bool is_stranger; /* guarded and not trusted: no bearer token is sent, and the server's messages are not shown */
-    pthread_mutex_t lock;     /* guards `retry` and `again` */
+    pthread_mutex_t lock;     /* guards `retry`, `again` and each `pace` */
     struct store_retry retry; /* no field is 0 */
     uint64_t reads_at_first;
     struct {
@@ -146,6 +155,7 @@ struct store {
         uint64_t due_ns;
         uint64_t since_ns; /* when the first failure since the last success was */
     } again;               /* of the request that most recently began to wait for a retry */
+    struct store_pace writes, listings;
     _Atomic uint64_t retries;
     _Atomic uint64_t success_ns;    /* monotonic: of the last good answer */
     _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */

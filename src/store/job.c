@@ -224,6 +224,7 @@ void job_attempt(struct store_job *j)
     j->args.new_connection |= j->reply.is_malformed;
     j->reply = (struct store_reply){.requests = requests, .heads = heads};
     j->attempt++;
+    j->sent_ns = clock_now_ns();
     j->timer.fire = NULL;
     j->running = true;
     j->starting = true;
@@ -233,10 +234,49 @@ void job_attempt(struct store_job *j)
     j->starting = false;
 }
 
+/* ---- the rate of attempts ---------------------------------------------------------------------------------------- */
+
+enum { ATTEMPT_UNIT = 1000 };
+
+/* A store that refuses many writes, or many pages of listings, is sent fewer a second. NULL: a GET or HEAD. The reader
+ * of an object limits these itself. */
+static struct store_pace *pace_of(const struct store_job *j)
+{
+    return j->op == JOB_LIST ? &j->store->listings : job_is_read(j) ? NULL : &j->store->writes;
+}
+
+static void begin_attempt(struct store_job *j);
+
 static void fire_attempt(struct timer *t)
 {
-    job_attempt(container_of(t, struct store_job, timer));
+    begin_attempt(container_of(t, struct store_job, timer));
 }
+
+static void begin_attempt(struct store_job *j)
+{
+    struct store_pace *p = pace_of(j);
+    uint64_t wait_ns = p ? rate_take(&p->rate, ATTEMPT_UNIT, clock_now_ns()) : 0;
+    if (wait_ns == 0) {
+        job_attempt(j);
+        return;
+    }
+    j->waited_ns += wait_ns;
+    j->timer.fire = fire_attempt;
+    loop_timer_set(j->worker->loop, &j->timer, wait_ns);
+}
+
+static void note_answer(const struct store_job *j)
+{
+    struct store_pace *p = pace_of(j);
+    if (!p || (j->reply.status == 0 && !j->reply.slow_down))
+        return;
+    auto_lock(&j->store->lock);
+    uint64_t now_ns = clock_now_ns();
+    pace_answered(&p->pace, j->sent_ns, now_ns, j->reply.slow_down);
+    pace_apply(&p->rate, ATTEMPT_UNIT, (uint64_t)(p->pace.per_second * ATTEMPT_UNIT), now_ns);
+}
+
+/* ---- the end of an attempt --------------------------------------------------------------------------------------- */
 
 static void give_up(struct store_job *j)
 {
@@ -252,6 +292,13 @@ bool job_is_read(const struct store_job *j)
     return j->op <= JOB_LIST;
 }
 
+/* While the store serves nothing, its rate delays the attempts: they may not wait longer than without it. */
+static bool is_over_time(struct store_job *j)
+{
+    return j->reply.slow_down && pace_of(j) && atomic_load(&j->store->success_ns) < j->began_ns &&
+           j->waited_ns > store_patience_ns(j->store, &j->reply);
+}
+
 /* True: another attempt follows. */
 static bool retry(struct store_job *j)
 {
@@ -259,10 +306,12 @@ static bool retry(struct store_job *j)
     if (j->reply.turned_away) {
         j->attempt--;
         j->began_ns = clock_now_ns();
+        j->waited_ns = 0;
     }
-    if (j->op == JOB_GET || j->args.is_of_write ||
+    if (j->op == JOB_GET || j->args.is_of_write || is_over_time(j) ||
         !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
         return false;
+    j->waited_ns += delay_ns;
     telemetry_retry(j->store->telemetry, &j->reply);
     assert(!j->race.second); /* if both attempts failed, the first error is reported */
     if (j->race.rival)
@@ -283,6 +332,7 @@ void job_done(struct store_job *j)
     loop_timer_cancel(j->worker->loop, &j->race.watch);
     if (j->reply.slow_down)
         hedge_slow_down(j->store->hedge, clock_now_ns());
+    note_answer(j);
     if (j->race.gave_up && j->reply.code < 0)
         give_up(j);
     if (!(j = job_settle(j)))
@@ -320,7 +370,7 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
 struct store_job *job_submit(struct store_job *j)
 {
     assert(loop_is_mine(j->worker->loop));
-    job_attempt(j);
+    begin_attempt(j);
     return j;
 }
 

@@ -57,6 +57,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->ca_file = o->ca_file && !s->ca ? str_dup(str_of(o->ca_file)) : NULL;
     pthread_mutex_init(&s->lock, NULL);
     s->retry = with_defaults(o->retry);
+    s->writes.rate.slack_ns = s->listings.rate.slack_ns =
+        5 * NS_PER_MS; /* a store that limits requests each second refuses bursts */
     s->telemetry = telemetry_new(s->scheme->name);
     s->hedge = xcalloc(1, sizeof *s->hedge);
     hedge_init(s->hedge);

@@ -88,6 +88,23 @@ def test_files_that_may_not_be_read_do_not_keep_others_from_the_bucket(bucket, f
     assert all(f"cannot open '{path.name}': Permission denied" in done.stderr for path in denied), done.stderr
 
 
+def sent(bucket, tmp_path, files, *rules):
+    """Exports so many small files under the rules. Returns the output."""
+    (tmp_path / "src").mkdir()
+    for i in range(files):
+        (tmp_path / "src" / f"many-{i}").write_bytes(b"x")
+    bucket.fault(*rules)
+    done = export(bucket, tmp_path)
+    assert done.returncode == 0 and f"sent {files}, already there 0" in done.stdout, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_writes_above_a_limit_of_the_store_are_few(bucket, tmp_path):
+    """Without a rate of our own each file was refused more than once. At 20 a second, some were refused eight times, and not exported."""
+    sent(bucket, tmp_path, 400, "op=put,do=limit:50")
+    assert bucket.fired()[0] < 200  # 64 of them go out at once
+
+
 def test_an_export_that_sent_nothing_leaves_nothing_below_home(bucket, tmp_path):
     source, home = tmp_path / "src", tmp_path / "home"
     source.mkdir()

@@ -108,3 +108,12 @@ def test_refused_listing_is_shown_during_the_run(tmp_path):
         done = cistern("hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url, "--json")
     told = [json.loads(line).get("retrying", "") for line in done.stdout.splitlines()]
     assert done.returncode == DONE and any(re.search(r"of 8 in \d+ s: s3://bench/p/: 503", line) for line in told)
+
+
+def test_pages_of_a_listing_above_a_limit_are_few():
+    """Without a rate of our own 64 % were refused, some seven times of eight."""
+    with Bucket("p/:100000:1000", flags=("--latency", "20ms")) as bucket:
+        bucket.fault("op=list,do=limit:20")
+        done = cistern("ls", "-r", "--endpoint", bucket.url, "s3://bench/p/")
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 100_000, done.stderr
+        assert bucket.fired()[0] < 60, bucket.stats()

@@ -14,8 +14,8 @@ from servers.bucket import KEYS, BucketServer
 
 
 class Faulty(BucketServer):
-    def __init__(self, *rules):
-        super().__init__("--objects", "k/:2500:1000", *(word for rule in rules for word in ("--fault", rule)))
+    def __init__(self, *rules, latency="0ms"):
+        super().__init__("--objects", "k/:2500:1000", "--latency", latency, *(word for rule in rules for word in ("--fault", rule)))
 
     def call(self, scheme, *arguments, retries=4):
         return run_tool("--endpoint", self.url, "--retries", retries, *(["--anonymous"] if scheme == "gs" else []),
@@ -43,6 +43,12 @@ def test_lasting_fault_is_reported_after_the_last_attempt(scheme, action):
         answer = server.call(scheme, "list", "--prefix", "k/", retries=3)
         assert answer.code in ("AGAIN", "IO") and answer.requests == 3 and answer.may_retry
         assert f"{scheme}://bench/k/" in answer.text
+
+
+@schemes
+def test_slow_refusals_cost_no_attempt(scheme):
+    with Faulty("op=list,do=status:503", latency="300ms") as server:
+        assert server.call(scheme, "list", "--prefix", "k/", retries=3).requests == 3
 
 
 @schemes

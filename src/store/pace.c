@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pace.h"
+#include "store/pace.h"
 #include "util/clock.h"
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace.h - limits how many GETs a second are sent to a store that refuses some of them (429, 503).
+/* pace.h - limits how many requests a second are sent to a store that refuses some of them (429, 503): the GETs of a
+ * hydration, and the writes of a store. It says GET for both.
  *
  * Two kinds of refusals need opposite reactions. A store with a limit of requests a second refuses those above it:
  * sending less costs nothing. A store that refuses a random share of all requests needs only retries: sending less
