@@ -117,6 +117,7 @@ int call_status(struct store_call *c, const struct status_words *w);
 /* The store's error code and, for trusted servers, its message. */
 struct status_words call_words(const struct store_call *c, int status, struct str code, struct str message);
 bool call_is_redirect(int status);
+bool call_status_slows_down(int status); /* the store asks for fewer requests */
 
 /* Limits the retries of a denied request. `renew`: the credentials are the cause, so fetch others. */
 void call_refused(struct store_call *c, bool renew);

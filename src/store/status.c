@@ -45,6 +45,11 @@ static const struct status_rule *rule_of(int status)
     return &other;
 }
 
+bool call_status_slows_down(int status)
+{
+    return rule_of(status)->slow_down;
+}
+
 struct status_words call_words(const struct store_call *c, int status, struct str code, struct str message)
 {
     size_t len = 0;

@@ -138,6 +138,18 @@ static void build_probe_same(struct store_call *c)
     build_probe(c, "if-match", "\"00000000000000000000000000000000\"");
 }
 
+/* A request that came too early is sent again: without an answer, a HEAD precedes each write of the run. Other refusals
+ * prove nothing. */
+static void probe_ended(struct store_call *c, int status)
+{
+    if (call_status_slows_down(status)) {
+        s3_refused(c, status);
+        return;
+    }
+    c->job.reply.rewritten = c->success;
+    call_end(c, 0);
+}
+
 static void answered_probe_same(struct store_call *c, int status)
 {
     struct s3 *s3 = c->job.store->self;
@@ -145,13 +157,11 @@ static void answered_probe_same(struct store_call *c, int status)
         atomic_store(&s3->known[false][true], S3_HONOURED);
     else if (c->success)
         atomic_store(&s3->known[false][true], S3_IGNORED);
-    c->job.reply.rewritten = c->success;
-    call_end(c, 0);
+    probe_ended(c, status);
 }
 
 static const struct call_steps probe_same_steps = {build_probe_same, NULL, NULL, answered_probe_same};
 
-/* Other refusals prove nothing: a HEAD still precedes each write. */
 static void answered_probe_absent(struct store_call *c, int status)
 {
     struct s3 *s3 = c->job.store->self;
@@ -162,8 +172,7 @@ static void answered_probe_absent(struct store_call *c, int status)
     }
     if (c->success)
         atomic_store(&s3->known[false][false], S3_IGNORED);
-    c->job.reply.rewritten = c->success;
-    call_end(c, 0);
+    probe_ended(c, status);
 }
 
 const struct call_steps s3_probe_steps = {build_probe_absent, NULL, NULL, answered_probe_absent};

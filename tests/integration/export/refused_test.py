@@ -105,6 +105,13 @@ def test_writes_above_a_limit_of_the_store_are_few(bucket, tmp_path):
     assert bucket.fired()[0] < 200  # 64 of them go out at once
 
 
+def test_probe_of_conditions_is_repeated_after_a_refusal(bucket, tmp_path):
+    """A HEAD preceded each write of the run, and the store was said to ignore If-None-Match."""
+    output = sent(bucket, tmp_path, 1, "op=put,nth=2,do=status:503")
+    assert bucket.fired() == [1] and bucket.stats()["put"] == 1 + 1 + 2
+    assert "HEAD only" not in output, output
+
+
 def test_an_export_that_sent_nothing_leaves_nothing_below_home(bucket, tmp_path):
     source, home = tmp_path / "src", tmp_path / "home"
     source.mkdir()
