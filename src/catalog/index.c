@@ -99,9 +99,20 @@ struct segment index_segment(const struct index *x, uint64_t number)
     return x->table[number / TABLE_BLOCK][number % TABLE_BLOCK];
 }
 
+/* Most segments are a full page of a listing. So the search begins where the segment would be if all had the same
+ * number of objects, and widens from there: a binary search of the whole table took most of the time of a walk. */
 static struct segment segment_of(const struct index *x, uint64_t id)
 {
-    uint64_t low = 0, high = atomic_load(&x->segment_count);
+    const uint64_t count = atomic_load(&x->segment_count);
+    uint64_t low = id * count / atomic_load(&x->count), high = low + 1;
+    for (uint64_t step = 1; low > 0 && index_segment(x, low).first_id > id; step *= 2) {
+        high = low;
+        low -= min_u64(step, low);
+    }
+    for (uint64_t step = 1; high < count && index_segment(x, high).first_id <= id; step *= 2) {
+        low = high;
+        high = min_u64(high + step, count);
+    }
     while (high - low > 1) {
         uint64_t mid = low + (high - low) / 2;
         if (index_segment(x, mid).first_id <= id)

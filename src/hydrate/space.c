@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "private.h"
+#include "util/thread.h"
 #include <inttypes.h>
 
 static int too_large(const struct hydrate *h, struct err *err)
@@ -18,13 +19,21 @@ static int too_large(const struct hydrate *h, struct err *err)
                       target_is_visible(h->target) ? "files already in place are kept" : "nothing was kept");
 }
 
+/* A listing may claim any size: a sum that overflows does not fit. */
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return __builtin_add_overflow(a, b, &a) ? UINT64_MAX : a;
+}
+
+static uint64_t in_blocks(uint64_t size_bytes, uint64_t block_bytes)
+{
+    uint64_t rest = size_bytes % block_bytes;
+    return sum(size_bytes, rest ? block_bytes - rest : 0);
+}
+
 static void space_add(struct hydrate_space *s, uint64_t size_bytes)
 {
-    uint64_t bytes = size_bytes, rest = bytes % s->block_bytes;
-    /* A listing may claim any size: a sum that overflows does not fit. */
-    if (__builtin_add_overflow(bytes, rest ? s->block_bytes - rest : 0, &bytes) ||
-        __builtin_add_overflow(s->need_bytes, bytes, &s->need_bytes))
-        s->need_bytes = UINT64_MAX;
+    s->need_bytes = sum(s->need_bytes, in_blocks(size_bytes, s->block_bytes));
     s->need_files++;
     s->largest_bytes = max_u64(s->largest_bytes, size_bytes);
 }
@@ -53,6 +62,26 @@ void space_reserve(struct hydrate *h, uint64_t size_bytes)
 
 /* ---- files of earlier runs --------------------------------------------------------------------------------------- */
 
+/* Threads take the objects by slices: a look at a file costs a microsecond of a processor, or a read of the disk. */
+enum { SLICE_OBJECTS = 1 << 12 };
+
+/* Sums of some objects. */
+struct recovered {
+    struct hydrate_space space;
+    uint64_t ours_bytes; /* space that their files take already */
+    uint64_t same, same_bytes;
+    bool is_gone;     /* a file that the journal has is missing */
+};
+
+struct recovery {
+    struct hydrate *h;
+    _Atomic uint64_t next; /* id of the next object; all before it are taken */
+    pthread_mutex_t lock;  /* guards the fields below, and the sums of `h` */
+    bool is_gone;
+    int result;
+    struct err err;
+};
+
 static bool is_there(const struct hydrate *h, struct str path, uint64_t size_bytes)
 {
     struct stat st;
@@ -61,7 +90,7 @@ static bool is_there(const struct hydrate *h, struct str path, uint64_t size_byt
 
 /* Users who can see the files may have changed them since the last run, which the journal does not know. So a file
  * counts as the object's if it has the size and the time of the object. */
-static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours)
+static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *e, struct recovered *sums)
 {
     struct stat st;
     if (!h->is_relisting || !target_is_visible(h->target) || !target_stat(h->target, e->path, &st))
@@ -69,8 +98,8 @@ static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *
     bool has_time = S_ISDIR(st.st_mode) || (e->mtime_ns != 0 && target_time_matches(&st, e->mtime_ns));
     if (!has_time || !target_stat_matches(&st, e->path, e->size_bytes)) {
         uint64_t taken_bytes = (uint64_t)st.st_blocks * 512;
-        *ours += taken_bytes; /* the object replaces it */
-        h->space.outdated_bytes += target_is_outdated(&st) ? taken_bytes : 0;
+        sums->ours_bytes += taken_bytes; /* the object replaces it */
+        sums->space.outdated_bytes += target_is_outdated(&st) ? taken_bytes : 0;
         return false;
     }
     journal_written(h->journal, id);
@@ -78,41 +107,93 @@ static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *
 }
 
 /* A file that exists needs no free space, but counts. */
-static void count(struct hydrate *h, uint64_t id, const struct index_entry *e, uint64_t *ours, bool *is_gone)
+static void recover_object(struct hydrate *h, uint64_t id, const struct index_entry *e, struct recovered *sums)
 {
-    uint64_t before = h->space.need_bytes;
-    bool is_recorded = journal_is_whole(h->journal, id), whole = is_recorded || find_same(h, id, e, ours);
-    space_add(&h->space, e->size_bytes);
+    bool is_recorded = journal_is_whole(h->journal, id), whole = is_recorded || find_same(h, id, e, sums);
+    space_add(&sums->space, e->size_bytes);
     /* No other process writes to a volume before it is complete; then it belongs to its pods. */
     if (is_recorded && h->target->kind != TARGET_VOLUME && !is_there(h, e->path, e->size_bytes)) {
         journal_unwritten(h->journal, id);
         whole = false;
-        *is_gone = true;
+        sums->is_gone = true;
     }
     if (whole || journal_has_parts(h->journal, id))
-        *ours += h->space.need_bytes - before;
+        sums->ours_bytes = sum(sums->ours_bytes, in_blocks(e->size_bytes, sums->space.block_bytes));
     if (whole) {
-        atomic_fetch_add(&h->progress.objects_done, 1);
-        atomic_fetch_add(&h->progress.same, 1);
-        atomic_fetch_add(&h->progress.same_bytes, e->size_bytes);
-        atomic_fetch_add(&h->progress.bytes_done, e->size_bytes);
-        h->space.free_files++;
+        sums->same++;
+        sums->same_bytes += e->size_bytes;
     }
+}
+
+static void add_sums(struct recovery *r, const struct recovered *sums)
+{
+    struct hydrate_space *space = &r->h->space;
+    struct hydrate_progress *progress = &r->h->progress;
+    auto_lock(&r->lock);
+    space->need_bytes = sum(space->need_bytes, sums->space.need_bytes);
+    space->need_files += sums->space.need_files;
+    space->largest_bytes = max_u64(space->largest_bytes, sums->space.largest_bytes);
+    space->outdated_bytes += sums->space.outdated_bytes;
+    space->free_bytes = sum(space->free_bytes, sums->ours_bytes);
+    space->free_files += sums->same;
+    r->is_gone |= sums->is_gone;
+    atomic_fetch_add(&progress->objects_done, sums->same);
+    atomic_fetch_add(&progress->bytes_done, sums->same_bytes);
+    atomic_fetch_add(&progress->same, sums->same);
+    atomic_fetch_add(&progress->same_bytes, sums->same_bytes);
+}
+
+static int recover_slice(struct recovery *r, uint64_t from, uint64_t to, struct err *err)
+{
+    struct recovered sums = {.space.block_bytes = r->h->space.block_bytes};
+    if (from % PLAN_RELEASE_OBJECTS == 0)
+        index_release(r->h->index);
+    for (uint64_t id = from; id < to; id++) {
+        struct index_entry e;
+        int failed = index_get(r->h->index, id, &e, err);
+        if (failed < 0)
+            return failed;
+        recover_object(r->h, id, &e, &sums);
+    }
+    add_sums(r, &sums);
+    return 0;
+}
+
+static void *recover_slices(void *ctx)
+{
+    struct recovery *r = ctx;
+    const uint64_t count = index_count(r->h->index);
+    uint64_t from;
+    while ((from = atomic_fetch_add(&r->next, SLICE_OBJECTS)) < count) {
+        struct err err;
+        int failed = recover_slice(r, from, min_u64(from + SLICE_OBJECTS, count), &err);
+        if (failed < 0) {
+            auto_lock(&r->lock);
+            r->result = failed;
+            r->err = err;
+            atomic_store(&r->next, count);
+        }
+    }
+    return NULL;
 }
 
 int recover_count(struct hydrate *h, struct err *err)
 {
-    uint64_t ours = 0;
-    bool is_gone = false;
-    for (uint64_t id = 0; id < index_count(h->index); id++) {
-        struct index_entry e;
-        int r = index_get(h->index, id, &e, err);
-        if (r < 0)
-            return r;
-        count(h, id, &e, &ours, &is_gone);
-        if (id % PLAN_RELEASE_OBJECTS == 0)
-            index_release(h->index);
+    struct recovery r = {.h = h, .lock = PTHREAD_MUTEX_INITIALIZER};
+    const uint64_t slices = (index_count(h->index) + SLICE_OBJECTS - 1) / SLICE_OBJECTS;
+    pthread_t helpers[WORKERS_MAX];
+    /* The files of a volume are not looked at: several threads would only wait for the lock of the journal. */
+    const unsigned most = h->target->kind == TARGET_VOLUME ? 1 : h->o.workers ? h->o.workers : worker_count(0);
+    unsigned started = 0, wanted = slices > 1 ? (unsigned)min_u64(slices, most) - 1 : 0;
+    /* This thread does what helpers that cannot start would have done. */
+    while (started < wanted && thread_start_named(&helpers[started], "recover", recover_slices, &r, ERR_IGNORED) == 0)
+        started++;
+    recover_slices(&r);
+    while (started > 0)
+        pthread_join(helpers[--started], NULL);
+    if (r.result < 0) {
+        *err = r.err;
+        return r.result;
     }
-    h->space.free_bytes += ours;
-    return is_gone ? journal_sync(h->journal, err) : 0;
+    return r.is_gone ? journal_sync(h->journal, err) : 0;
 }

@@ -114,12 +114,14 @@ static int open_staged(struct target *t, const char *path, struct err *err)
         return r;
     if (!t->is_renamed)
         return dir_make(t->state, STAGED_DATA, 0777, &t->data, err);
+    t->is_visible = true;
     r = dir_open(t->parent, t->name, &t->data, err);
     return r == 0 ? dir_make(t->state, TEMPORARY, 0700, &t->temporary, err) : r;
 }
 
 static int open_in_place(struct target *t, const char *path, struct err *err)
 {
+    t->is_visible = true;
     t->data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t->data < 0)
         return err_sys(err, errno, "cannot open the directory '%s'", path);
@@ -201,7 +203,7 @@ int target_open_dir(const char *path, struct target **ret, struct err *err)
 
 bool target_is_visible(const struct target *t)
 {
-    return t->temporary >= 0;
+    return t->is_visible;
 }
 
 bool target_has_files(const struct target *t)

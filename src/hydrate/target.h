@@ -29,7 +29,8 @@ struct target {
     enum target_kind kind;
     int state;              /* owned: catalog, journal, status */
     int data;               /* owned: paths are below it */
-    int temporary;          /* owned: DIR, if users can read the files, else -1 */
+    bool is_visible;        /* frozen: users can read the files. `temporary` is exchanged while others ask for this */
+    int temporary;          /* owned: DIR, if is_visible, else -1 */
     int lock;               /* owned */
     int parent;             /* owned: of DIR; a volume's is -1 */
     char *name;             /* owned: DIR's below `parent` */

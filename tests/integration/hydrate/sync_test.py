@@ -79,6 +79,25 @@ def test_only_changed_and_new_objects_are_fetched(synced):
     assert contents(synced.out) == synced.truth()
 
 
+@pytest.mark.tsan
+def test_every_file_of_a_large_tree_is_compared(tmp_path):
+    """So many that several threads look at them."""
+    with BucketServer("--objects", "many/:9000:10") as server:
+        out = tmp_path / "out"
+        words = ["hydrate", "s3://bench/many/", out, "--endpoint", server.url, "--path-style"]
+        assert summary(*words)[0] == DONE
+        paths = sorted(p for p in out.rglob("*") if p.is_file())
+        lost, stale = paths[::1000], paths[500::1000]
+        for path in lost:
+            path.unlink()
+        for path in stale:
+            path.write_bytes(b"a person's")
+        seen = len(server.ask("/_order").split())
+        code, end, _ = summary(*words)
+        assert (code, counts(end)) == (SOME_FAILED, (9, 0, 8982, 9, 0))
+        assert len(server.ask("/_order").split()) == seen + 18
+
+
 def killed_while_it_fetches(synced, key):
     """A run that has begun to read the object, and is killed then."""
     synced.server.fault(f"op=get,key=p/{key},do=stall:1")

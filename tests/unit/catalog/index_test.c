@@ -5,6 +5,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -117,6 +118,27 @@ static void a_manifest_is_the_same_in_whatever_order_the_same_was_listed(void **
     assert_false(digest_eq(&d, &e));
     e = manifest_of(less, 2, NULL);
     assert_false(digest_eq(&d, &e));
+}
+
+static void objects_are_found_in_segments_of_any_sizes(void **state)
+{
+    (void)state;
+    struct err err;
+    static const unsigned sizes[] = {1, 900, 1, 1, 1, 1, 1, 1, 1, 1, 3, 2000, 1, 1, 40, 1}; /* few guesses are right */
+    char path[32];
+    uint64_t count = 0;
+    auto_index x = create();
+    for (size_t i = 0; i < 4 * countof(sizes); i++) {
+        for (unsigned n = 0; n < sizes[i % countof(sizes)]; n++) {
+            snprintf(path, sizeof path, "%08" PRIu64, count++);
+            add(x, path);
+        }
+        assert_int_equal(index_flush(x, true, &err), 0);
+    }
+    for (uint64_t id = 0; id < count; id++) {
+        snprintf(path, sizeof path, "%08" PRIu64, id);
+        assert_entry(x, id, path);
+    }
 }
 
 static void an_empty_catalog_is_a_catalog(void **state)
@@ -402,6 +424,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(added_entries_are_read_back_by_id_and_by_path, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_manifest_is_the_same_in_whatever_order_the_same_was_listed, folder_setup,
                                         folder_teardown),
+        cmocka_unit_test_setup_teardown(objects_are_found_in_segments_of_any_sizes, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(an_empty_catalog_is_a_catalog, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(unsorted_arrival_ends_sorted, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(a_million_in_no_order_end_sorted, folder_setup, folder_teardown),
