@@ -70,6 +70,7 @@ struct recovered {
     struct hydrate_space space;
     uint64_t ours_bytes; /* space that their files take already */
     uint64_t same, same_bytes;
+    uint64_t changed; /* by a person: the object replaces the file */
     bool is_gone;     /* a file that the journal has is missing */
 };
 
@@ -100,6 +101,7 @@ static bool find_same(struct hydrate *h, uint64_t id, const struct index_entry *
         uint64_t taken_bytes = (uint64_t)st.st_blocks * 512;
         sums->ours_bytes += taken_bytes; /* the object replaces it */
         sums->space.outdated_bytes += target_is_outdated(&st) ? taken_bytes : 0;
+        sums->changed += h->target->overwrite && !target_is_outdated(&st);
         return false;
     }
     journal_written(h->journal, id);
@@ -141,6 +143,7 @@ static void add_sums(struct recovery *r, const struct recovered *sums)
     atomic_fetch_add(&progress->bytes_done, sums->same_bytes);
     atomic_fetch_add(&progress->same, sums->same);
     atomic_fetch_add(&progress->same_bytes, sums->same_bytes);
+    atomic_fetch_add(&progress->changed, sums->changed);
 }
 
 static int recover_slice(struct recovery *r, uint64_t from, uint64_t to, struct err *err)

@@ -95,6 +95,8 @@ def test_every_file_of_a_large_tree_is_compared(tmp_path):
         seen = len(server.ask("/_order").split())
         code, end, _ = summary(*words)
         assert (code, counts(end)) == (SOME_FAILED, (9, 0, 8982, 9, 0))
+        code, end, _ = summary(*words, "--overwrite")
+        assert (code, counts(end)) == (DONE, (0, 9, 8991, 0, 0))
         assert len(server.ask("/_order").split()) == seen + 18
 
 
@@ -178,7 +180,8 @@ def test_files_of_a_person_are_kept_unless_overwrite(synced):
     assert contents(synced.out) == synced.truth() | {"d0/f0": b"mine", "d0/f3": b"mine too", "own": b"own"}
     synced.put("later", b"later")
     assert synced.run()[0] == SOME_FAILED and synced.got() == ["later"], "a kept file does not stop the sync"
-    assert synced.run("--overwrite")[0] == DONE and sorted(synced.got()) == ["d0/f0", "d0/f3"]
+    code, end, _ = synced.run("--overwrite")
+    assert (code, counts(end), sorted(synced.got())) == (DONE, (0, 2, 29, 0, 0), ["d0/f0", "d0/f3"])
     assert contents(synced.out) == synced.truth() | {"own": b"own"}
 
 
