@@ -64,11 +64,9 @@ static int complete(struct hydrate *h, struct err *err)
     return r == 0 ? target_finish(h->target, whole, durable, err) : r;
 }
 
-/* Whether a failed run leaves nothing that the next one can use: not one object was listed, now or before. */
 static bool is_void(const struct hydrate *h)
 {
-    return h->faults.has_fatal && h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 &&
-           (!h->old.index || index_count(h->old.index) == 0);
+    return (h->faults.has_fatal || h->faults.is_cancelled) && hydrate_is_void(h);
 }
 
 static void run_finish(struct work *w)

@@ -195,6 +195,12 @@ static void destroy(struct hydrate *h)
     free(h);
 }
 
+bool hydrate_is_void(const struct hydrate *h)
+{
+    return h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 &&
+           (!h->old.index || index_count(h->old.index) == 0);
+}
+
 int hydrate_start(const struct hydrate_options *o, struct target *own_target, struct hydrate **ret, struct err *err)
 {
     struct hydrate *h = hydrate_new(o, own_target);
@@ -207,6 +213,8 @@ int hydrate_start(const struct hydrate_options *o, struct target *own_target, st
     if (r == 0)
         r = loop_start(h->driver.loop, err);
     if (r < 0) {
+        if (h->index && hydrate_is_void(h))
+            (void)!target_clean(h->target, ERR_IGNORED); /* the error that ended the run is reported */
         destroy(h);
         return r;
     }

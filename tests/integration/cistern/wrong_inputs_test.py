@@ -50,6 +50,7 @@ ROWS = [
     ("export data file://HERE/data/new/", USAGE, "'file://HERE/data/new/'", "inside 'data'", "a URI outside"),
     ("export data file://HERE/link/", USAGE, "'file://HERE/link/'", "inside 'data'", "a URI outside"),
     # flags
+    ("hydrate s3://bench/in/ out --memory 100T", FULL, "100000000000000 bytes", "Cannot allocate memory", "use --memory 4Mi"),
     ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
     ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
     ("hydrate s3://bench/in/ out --bandwidth 10Mbit", USAGE, "--bandwidth", "'10Mbit' is not a quantity", "such as 512, 10G"),

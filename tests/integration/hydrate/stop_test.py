@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is stopped ends, whatever is on its way to the disk just then."""
-import json
 import os
 import signal
 import subprocess
@@ -53,4 +52,4 @@ def test_a_listing_that_stands_still_does_not_hold_it_up(tmp_path, uri):
         bucket.fault("op=list,do=stall")
         assert stop_when(lambda: bucket.stats()["requests"] >= 1, "hydrate", uri, tmp_path / "out", "--endpoint", bucket.url,
                          "--quiet") == INTERRUPTED
-    assert json.loads((tmp_path / ".out.cistern/status.json").read_text())["phase"] == "stopped"
+    assert os.listdir(tmp_path) == [], "not one object was listed: there is nothing to continue"
