@@ -181,7 +181,8 @@ static int about_to_send(void *ctx, char *to, char *, int to_port, int)
         return CURL_PREREQFUNC_ABORT;
     j->sends++;
     j->is_sent = true;
-    return may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+    /* Without an address, the connection was reset before libcurl asked for it: sending fails for that cause. */
+    return !to[0] || may_be_sent(j, to, to_port) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
 }
 
 static size_t body_wanted(char *room, size_t size, size_t count, void *ctx)

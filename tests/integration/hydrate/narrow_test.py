@@ -8,7 +8,7 @@ import pytest
 from .lib import DONE, SOME_FAILED, TRANSIENT, Bucket, cistern
 
 pytestmark = pytest.mark.timeout(180)
-FEW_TRIES = ("--retries", "2", "--timeout", "30s")  # far too few for who is sent away again and again
+FEW_TRIES = ("--retries", "1", "--timeout", "30s")  # far too few for who is sent away again and again
 
 
 def narrow(most, *objects, flags=()):
