@@ -14,6 +14,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <resolv.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -79,9 +80,20 @@ static void lookup_unref(struct lookup *l)
     free(l);
 }
 
+/* In a pod, a name with fewer than five dots is first looked up below the domains of the cluster: "s3.example.dev" as a
+ * pod of Service "example" in namespace "dev". Its owner must not pass for the store. With two dots, only names in
+ * "svc" are such names. The options are this thread's. */
+static void prefer_whole_names(const char *host)
+{
+    enum { DOTS_OF_A_WHOLE_NAME = 2 };
+    if (!str_ends(str_of(host), STR(".svc")) && res_init() == 0 && _res.ndots > DOTS_OF_A_WHOLE_NAME)
+        _res.ndots = DOTS_OF_A_WHOLE_NAME;
+}
+
 static void *lookup_run(void *arg)
 {
     struct lookup *l = arg;
+    prefer_whole_names(l->host);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     l->found = getaddrinfo(l->host, NULL, &hints, &found) == 0 ? found : NULL;
     if (eventfd_write(l->watch.fd, 1) != 0)

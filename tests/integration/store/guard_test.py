@@ -194,6 +194,18 @@ def test_name_of_the_metadata_server_is_not_completed_by_a_search_domain(tmp_pat
     assert [r.headers["authorization"] for r in store.seen] == ["Bearer ya29.token"], done.stderr
 
 
+@pytest.mark.parametrize("host, asked", [("store.example.dev", "store.example.dev"), ("store.shop.svc", "store.shop.svc.tenant.test"),
+                                         ("store.shop", "store.shop.tenant.test")])
+def test_name_of_a_store_is_not_completed_by_a_search_domain(tmp_path, host, asked):
+    """In a pod, store.example.dev was first a Service of the namespace dev: its owner could serve the objects, or none."""
+    names = NameServer("127.0.1.12")
+    (tmp_path / "resolv.conf").write_text(f"nameserver {names.address}\nsearch tenant.test\noptions ndots:5 attempts:1 timeout:5\n")
+    with Answering(lambda r: (200, {}, LISTING), "127.0.1.12") as store:
+        done = ls("s3://bucket/", f"http://{host}:{store.port}", "--path-style", before=replaced(tmp_path / "resolv.conf", "/etc/resolv.conf"))
+    names.socket.close()
+    assert done.returncode in (0, 9) and set(names.asked) == {asked}, (names.asked, done.stderr)
+
+
 # ---- answers without an end
 
 def drip(connection):
