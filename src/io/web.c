@@ -98,8 +98,11 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     if (transfer_is_flooded(j))
         return web_translate(&(struct web_failure){.code = CURLE_OUT_OF_MEMORY, .url = url, .connected = true}, err);
     if (steps & STEP_TIMEOUT)
-        return web_translate(
-            &(struct web_failure){.code = CURLE_OPERATION_TIMEDOUT, .detail = j->timeout_cause, .url = url}, err);
+        return web_translate(&(struct web_failure){.code = CURLE_OPERATION_TIMEDOUT,
+                                                   .detail = j->timeout_cause,
+                                                   .url = url,
+                                                   .has_proxy = !j->web->hosts_wanted},
+                             err);
     /* libcurl reports success for a head that was cut after its first line. */
     if (j->result == CURLE_OK && !j->head_reported)
         return web_translate(&(struct web_failure){.code = CURLE_PARTIAL_FILE, .url = url}, err);
@@ -281,7 +284,7 @@ static void check_timeouts(struct timer *t)
             what = j->request.stall_bytes ? "too few bytes were transferred within the timeout"
                                           : "no byte was transferred within the timeout";
         if (what) {
-            j->timeout_cause = what;
+            j->timeout_cause = web_host_is_known(j) ? what : WEB_UNRESOLVED;
             web_job_schedule(j, STEP_TIMEOUT);
         }
     }

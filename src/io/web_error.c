@@ -67,10 +67,19 @@ static const struct web_error_row without_tls = {CURLE_SSL_CONNECT_ERROR, ERR_IN
 static const struct web_error_row proxy_invalid = {
     CURLE_COULDNT_CONNECT, ERR_INVALID, CIS_PROXY_INVALID, false,
     "the proxy for '%.*s' is not a URL of a supported scheme (http_proxy, https_proxy or all_proxy is set)"};
+static const struct web_error_row unresolved = {CURLE_OPERATION_TIMEDOUT, ERR_IO, CIS_STORE_UNREACHABLE, true,
+                                                "cannot find the address of '%.*s'"};
 static const struct web_error_row other = {CURLE_OK, ERR_IO, CIS_CONNECTION_LOST, true, "a request to '%.*s' failed"};
+
+static bool is_unresolved(const struct web_failure *f)
+{
+    return f->detail && str_starts(str_of(f->detail), STR(WEB_UNRESOLVED));
+}
 
 static const struct web_error_row *row_of(const struct web_failure *f)
 {
+    if (is_unresolved(f))
+        return &unresolved;
     /* libcurl calls an answer without a status line HTTP/0.9, which is not a protocol that we allow. */
     if (f->code == CURLE_UNSUPPORTED_PROTOCOL && f->connected)
         return &not_http;
@@ -91,6 +100,8 @@ static const struct web_error_row *row_of(const struct web_failure *f)
 /* Without the subject of a server's certificate: a tenant who chose the server reads the error. */
 static const char *detail_of(const struct web_failure *f)
 {
+    if (is_unresolved(f))
+        return "the name service did not answer in time";
     const char *mismatch = strstr(f->detail, "does not match target host name");
     return mismatch ? mismatch : f->detail;
 }
@@ -117,9 +128,9 @@ int web_translate(const struct web_failure *f, struct err *err)
     const char *detail = says ? detail_of(f) : m == &other ? curl_easy_strerror(f->code) : "";
     if (f->code == CURLE_COULDNT_CONNECT && f->sys)
         detail = strerror_r(f->sys, system, sizeof system);
-    if (f->code == CURLE_COULDNT_CONNECT && f->has_proxy) {
+    if ((f->code == CURLE_COULDNT_CONNECT || f->code == CURLE_OPERATION_TIMEDOUT) && f->has_proxy) {
         auto_mem char *cause = str_dup(str_of(detail));
-        snprintf(system, sizeof system, "%.60s (http_proxy, https_proxy or all_proxy is set)", cause);
+        snprintf(system, sizeof system, "%.70s (http_proxy, https_proxy or all_proxy is set)", cause);
         detail = system;
     }
     if (detail[0])

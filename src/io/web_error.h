@@ -6,6 +6,9 @@
 #include "util/str.h"
 #include <curl/curl.h>
 
+/* The beginning of libcurl's own words for a name that was looked up in vain until the timeout. */
+#define WEB_UNRESOLVED "Resolving timed out"
+
 struct web_failure {
     CURLcode code;
     const char *detail; /* libcurl's own words; may be "" */

@@ -427,6 +427,13 @@ void web_host_stop_waiting(struct web_job *j)
     j->address.is_waiting = false;
 }
 
+bool web_host_is_known(const struct web_job *j)
+{
+    char *address = NULL; /* if a second look-up, by libcurl, found one */
+    curl_easy_getinfo(j->easy, CURLINFO_PRIMARY_IP, &address);
+    return !j->address.host || j->address.host->count > 0 || (address && address[0]);
+}
+
 void web_host_job_ended(struct web_job *j, bool answered, bool broke)
 {
     struct web_host *n = j->address.host;

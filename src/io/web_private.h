@@ -163,6 +163,7 @@ bool web_hosts_wanted(void);
 struct web_host *web_host_of(struct web *w, const char *url);    /* NULL: libcurl looks it up */
 bool web_host_must_wait(struct web_job *j);                      /* STEP_START follows when its addresses are known */
 void web_host_stop_waiting(struct web_job *j);                   /* for its addresses */
+bool web_host_is_known(const struct web_job *j);                 /* false: no address was found yet */
 void web_host_choose_address(struct web_job *j, bool elsewhere); /* before it starts, or starts again */
 void web_host_job_ended(struct web_job *j, bool answered, bool broke); /* it had started */
 void web_host_socket_opened(struct web_socket *s, struct web_job *j, const struct sockaddr *address);

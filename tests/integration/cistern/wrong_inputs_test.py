@@ -151,6 +151,7 @@ ROWS = [
     ("ls gs://bench/in/ CLOUDSDK_CONFIG=loop", USAGE, "'loop/application_default_credentials.json'", "symbolic links", "set credentials"),
     # networks
     ("ls s3://bench/in/ http_proxy=gopher://user:secret@127.0.0.1:1", USAGE, "http://127.0.0.1:SERVER", "the proxy", "http://HOST:PORT"),
+    ("ls s3://bench/in/ http_proxy=http://127.0.0.1:HOLE --stall 3s --retries 1", TRANSIENT, "http://127.0.0.1:SERVER", "http_proxy, https_proxy or all_proxy is set", "check the network"),
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:CLOSING", TRANSIENT, "http://127.0.0.1:CLOSING", "closed the connection", "write https://"),
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:SECURE", TRANSIENT, "http://127.0.0.1:SECURE", "the connection", "write https://"),
     ("ls s3://bench/in/ --endpoint 127.0.0.1:SERVER", USAGE, "'127.0.0.1:", "does not begin with http://", "http://HOST:PORT"),
@@ -210,8 +211,12 @@ def ports(tmp_path_factory):
 
 
 def run(words, env, folder):
+    return run_words([CISTERN, *words], env, folder)
+
+
+def run_words(words, env, folder):
     """Exit code, output, and the longest silence in seconds."""
-    child = subprocess.Popen([CISTERN, *words], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    child = subprocess.Popen(words, env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said, longest, last = b"", 0, time.monotonic()
     while True:
         select.select([child.stdout], [], [], 60)
@@ -246,6 +251,30 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert all(part in said for part in told), said
     assert silence < SIGN_OF_LIFE_SECONDS and "secret@" not in said, said
     assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
+
+
+# In a network of its own: the only name server keeps its socket open, and never answers.
+SILENT_NAME_SERVICE = """ip link set lo up
+    mount --bind resolv.conf /etc/resolv.conf
+    exec python3 -c 'import os, socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+server.set_inheritable(True)
+os.execv(sys.argv[1], sys.argv[1:])' "$@" """
+
+
+@pytest.mark.parametrize("command", ["ls s3://bench/in/ --timeout 13s", "hydrate s3://bench/in/ out --timeout 13s",
+                                     "export data s3://bench/o/ --stall 3s --retries 1"])
+def test_a_silent_name_service_is_named(tmp_path, command):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret", AWS_REGION="us-east-1", HOME=str(tmp_path))
+    words = [*command.split(), "--endpoint", "http://minio.corp:9000", "--path-style"]
+    inside = ["unshare", "--net", "--mount", "sh", "-ec", SILENT_NAME_SERVICE, "sh", CISTERN, *words]
+    status, said, silence = run_words(inside, env, tmp_path)
+    assert status == TRANSIENT and "cannot find the address of 'http://minio.corp:9000'" in said and "check the endpoint, the name service" in said, said
+    assert "overloaded" not in said and silence < SIGN_OF_LIFE_SECONDS, (silence, said)
 
 
 def of_keys(ports, folder, **given):

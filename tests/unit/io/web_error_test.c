@@ -90,6 +90,17 @@ static void failed_connection_names_the_variables_of_a_proxy(void **state)
                                   " (http_proxy, https_proxy or all_proxy is set)");
 }
 
+static void name_that_is_not_found_in_time_is_not_a_timeout_of_the_store(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct web_failure f = {
+        .code = CURLE_OPERATION_TIMEDOUT, .detail = "Resolving timed out after 10001 milliseconds", .url = "http://h/"};
+    assert_int_equal(web_translate(&f, &err), -ERR_IO);
+    assert_int_equal(err.id, CIS_STORE_UNREACHABLE);
+    assert_string_equal(err.text, "cannot find the address of 'http://h': the name service did not answer in time");
+}
+
 static void server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one(void **state)
 {
     (void)state;
@@ -125,6 +136,7 @@ int main(void)
         cmocka_unit_test(each_cause_has_its_own_code),
         cmocka_unit_test(system_message_is_appended_if_there_is_one),
         cmocka_unit_test(failed_connection_names_the_variables_of_a_proxy),
+        cmocka_unit_test(name_that_is_not_found_in_time_is_not_a_timeout_of_the_store),
         cmocka_unit_test(server_without_tls_is_a_permanent_error_and_a_cut_handshake_a_temporary_one),
         cmocka_unit_test(the_subject_of_a_certificate_is_not_named),
     };
