@@ -52,6 +52,10 @@ int usage_error(const struct err *err); /* prints it; returns EXIT_USAGE */
 /* Parses the verb's flags and --help. Returns -1 to go on; else the exit code. `usage` is the text above the flags. */
 int verb_begin(const struct opt *table, const char *usage, int *argc, char **argv);
 
+/* Refuses flags of `table`, except those named in `taken` (NULL ends it), and those of retries: a volume has its own
+ * policy, and a verdict for release certifies the whole of it. */
+must_check int check_volume_flags(const struct opt *table, const char *const *taken, struct err *err);
+
 /* --include and --exclude, as every verb has them. */
 #define FILTER_OPTS(include, exclude)                                                                                  \
     {"include", 0, OPT_PATTERNS, &(include), "GLOB", "take only matching paths (repeatable; ** crosses slashes)"},     \

@@ -539,17 +539,15 @@ static int check_ends(char **argv, struct err *err)
 
 static int check_usage(int argc, char **argv, struct err *err)
 {
+    static const char *const of_volume[] = {"volume",  "for",        "concurrency", "bandwidth",
+                                            "dry-run", "price-read", "price-write", NULL};
     if (argc > 3)
         return err_set(err, ERR_INVALID, "unexpected argument '%s'; see `cistern export --help`", argv[3]);
     if (flags.volume ? argc != 1 : argc != 3)
         return err_set(err, ERR_INVALID, "export needs DIR and URI, or --volume DIR; see `cistern export --help`");
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
         return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
-    /* A verdict for release certifies the whole policy of the volume. */
-    if (flags.volume && (flags.since || flags.include.count || flags.exclude.count))
-        return err_set(err, ERR_INVALID,
-                       "--since, --include and --exclude are for DIR: a volume is exported by its own policy");
-    int r = parse_since(flags.since, &flags.since_ns, err);
+    int r = flags.volume ? check_volume_flags(table, of_volume, err) : parse_since(flags.since, &flags.since_ns, err);
     return r < 0 || flags.volume ? r : check_ends(argv, err);
 }
 

@@ -171,7 +171,7 @@ static int volume_sources(struct hydrate_cmd *run, const struct spec *spec, stru
         o.region = s->region ? s->region : o.region;
         o.ca = s->ca_bundle ? str_of(s->ca_bundle) : STR_NULL;
         o.path_style |= s->path_style;
-        o.billing = s->requester_pays;
+        o.billing = s->requester_pays ? s->requester_pays : o.billing;
         if (s->identity == IDENTITY_ANONYMOUS)
             o.auth = STORE_AUTH_ANONYMOUS;
         o.retry = store_retry_of(s);
@@ -439,6 +439,7 @@ static int dry_run(const struct hydrate_cmd *run)
 
 static int check_usage(int argc, char **argv, struct err *err)
 {
+    static const char *const of_volume[] = {"volume", "resume", "barrier", "price-read", "price-write", NULL};
     if (flags.volume && argc != 1)
         return err_set(err, ERR_INVALID, "--volume stands without URI and DIR: the volume has both");
     if (!flags.volume && argc > 3)
@@ -446,7 +447,7 @@ static int check_usage(int argc, char **argv, struct err *err)
     if (!flags.volume && argc != 3)
         return err_set(err, ERR_INVALID, "hydrate needs URI and DIR; see `cistern hydrate --help`");
     if (flags.volume)
-        return 0;
+        return check_volume_flags(table, of_volume, err);
     if (!strstr(argv[1], "://") && strstr(argv[2], "://"))
         return err_set(err, ERR_INVALID,
                        "hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back", argv[2],

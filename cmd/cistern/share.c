@@ -51,6 +51,14 @@ int usage_error(const struct err *err)
     return EXIT_USAGE;
 }
 
+int check_volume_flags(const struct opt *table, const char *const *taken, struct err *err)
+{
+    static const char why[] = "is not for --volume: a volume is copied as its volume.json specifies; remove the flag";
+    if (globals.retries || globals.timeout_ns)
+        return err_set(err, ERR_INVALID, "--%s %s", globals.retries ? "retries" : "timeout", why);
+    return opt_refuse_others(table, taken, why, err);
+}
+
 int filter_fill(struct filter *f, const char *const *include, size_t include_count, const char *const *exclude,
                 size_t exclude_count, struct err *err)
 {

@@ -188,6 +188,36 @@ int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char *
     return 0;
 }
 
+static bool is_given(const struct opt *o)
+{
+    switch (o->kind) {
+    case OPT_FLAG:
+        return *(const bool *)o->target;
+    case OPT_TEXT:
+        return *(const char *const *)o->target != NULL;
+    case OPT_U64:
+    case OPT_BYTES:
+    case OPT_DURATION:
+        return *(const uint64_t *)o->target != 0;
+    case OPT_LIST:
+    case OPT_PATTERNS:
+        return ((const struct opt_list *)o->target)->count > 0;
+    }
+    return false;
+}
+
+int opt_refuse_others(const struct opt *table, const char *const *taken, const char *why, struct err *err)
+{
+    for (const struct opt *o = table; o->name; o++) {
+        size_t i = 0;
+        while (taken[i] && strcmp(taken[i], o->name) != 0)
+            i++;
+        if (!taken[i] && o->help && is_given(o))
+            return err_set(err, ERR_INVALID, "--%s %s", o->name, why);
+    }
+    return 0;
+}
+
 void opt_help(const struct opt *table, struct sbuf *b)
 {
     for (const struct opt *o = table; o->name; o++) {

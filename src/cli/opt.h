@@ -37,5 +37,10 @@ struct opt_list {
  * an unknown flag is ERR_INVALID, and the sentence names the nearest known one; so is a number out of its range. */
 must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
 
+/* Refuses a flag of `table` that has a value and is not among the names in `taken`, which end with NULL. A flag whose
+ * value is 0 counts as not given; one that --help does not list is another name for a listed one. ERR_INVALID: "--name
+ * <why>". */
+must_check int opt_refuse_others(const struct opt *table, const char *const *taken, const char *why, struct err *err);
+
 /* Appends "  -l, --long N        <help>", one line for each flag. */
 void opt_help(const struct opt *table, struct sbuf *b);
