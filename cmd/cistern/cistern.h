@@ -72,8 +72,13 @@ must_check int check_volume_flags(const struct opt *table, const char *const *ta
 must_check int filter_fill(struct filter *f, const char *const *include, size_t include_count,
                            const char *const *exclude, size_t exclude_count, struct err *err);
 
-/* Refuses a URI, a Windows path and an unexpanded ~ in place of DIR, in a copy between `from` and `to`. */
+/* Refuses a URI, a Windows path, an unexpanded ~, '-' and an empty text in place of DIR, in a copy between `from` and
+ * `to`. */
 must_check int check_dir_argument(const char *dir, const char *from, const char *to, struct err *err);
+
+/* The same for `export DIR URI`, and swapped arguments. Also refuses a wildcard and a blank at the end of the URI: a
+ * key may have both, but here they are mistakes. */
+must_check int check_export_ends(const char *dir, const char *uri, struct err *err);
 
 /* The index of `text` among `names`; a NULL text leaves *ret as it is. */
 must_check int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,

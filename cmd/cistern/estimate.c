@@ -22,6 +22,13 @@ static uint64_t add(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
+int estimate_check(const struct estimate_terms *t, bool dry_run, struct err *err)
+{
+    if (dry_run || (t->read_cents == READ_CENTS && t->write_cents == WRITE_CENTS))
+        return 0;
+    return err_set(err, ERR_INVALID, "--price-read and --price-write are for --dry-run: add it, or remove them");
+}
+
 void estimate_add_fetch(struct estimate *e, const struct store *s, uint64_t size_bytes)
 {
     e->bytes = add(e->bytes, size_bytes);

@@ -20,9 +20,10 @@ struct estimate {
 };
 
 /* Amazon's and Google's list prices for their standard class in the United States. */
+enum { READ_CENTS = 40, WRITE_CENTS = 500 };
 #define ESTIMATE_TERMS(concurrency)                                                                                    \
     {                                                                                                                  \
-        .read_cents = 40, .write_cents = 500, .concurrency_default = (concurrency)                                     \
+        .read_cents = READ_CENTS, .write_cents = WRITE_CENTS, .concurrency_default = (concurrency)                     \
     }
 #define ESTIMATE_OPTS(terms)                                                                                           \
     {"price-read",        0,       OPT_U64,                                                                            \
@@ -31,6 +32,9 @@ struct estimate {
         "price-write", 0, OPT_U64, &(terms).write_cents, "CENTS",                                                      \
             "with --dry-run: US cents for a million PUT, POST and LIST requests (500)"                                 \
     }
+
+/* Refuses prices without --dry-run, which would be ignored. */
+must_check int estimate_check(const struct estimate_terms *t, bool dry_run, struct err *err);
 
 /* The requests that hydrating, or exporting, one object of this size makes, added to *e. */
 void estimate_add_fetch(struct estimate *e, const struct store *s, uint64_t size_bytes);

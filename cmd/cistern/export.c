@@ -530,11 +530,7 @@ static int check_ends(char **argv, struct err *err)
 {
     if (flags.purpose)
         return err_set(err, ERR_INVALID, "--for is for --volume DIR: remove it");
-    if (strstr(argv[1], "://") && !strstr(argv[2], "://"))
-        return err_set(err, ERR_INVALID,
-                       "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", argv[2],
-                       argv[1]);
-    return check_dir_argument(argv[1], argv[1], argv[2], err);
+    return check_export_ends(argv[1], argv[2], err);
 }
 
 static int check_usage(int argc, char **argv, struct err *err)
@@ -548,6 +544,8 @@ static int check_usage(int argc, char **argv, struct err *err)
     if (flags.delete_after && strcmp(flags.delete_after, "never") != 0)
         return err_set(err, ERR_INVALID, "--delete-after: only never is supported");
     int r = flags.volume ? check_volume_flags(table, of_volume, err) : parse_since(flags.since, &flags.since_ns, err);
+    if (r == 0)
+        r = estimate_check(&flags.terms, flags.dry_run, err);
     return r < 0 || flags.volume ? r : check_ends(argv, err);
 }
 

@@ -448,6 +448,9 @@ static int check_usage(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "hydrate needs URI and DIR; see `cistern hydrate --help`");
     if (flags.volume)
         return check_volume_flags(table, of_volume, err);
+    int r = estimate_check(&flags.terms, flags.dry_run, err);
+    if (r < 0)
+        return r;
     if (!strstr(argv[1], "://") && strstr(argv[2], "://"))
         return err_set(err, ERR_INVALID,
                        "hydrate copies URI to DIR: `cistern hydrate %s %s`; `cistern export` is the way back", argv[2],

@@ -76,6 +76,12 @@ int check_dir_argument(const char *dir, const char *from, const char *to, struct
         return err_set(err, ERR_INVALID,
                        "'%s': the shell did not expand '~', as inside quotes: write \"$HOME%s\", or ./%s", dir, dir + 1,
                        dir);
+    if (dir[0] == '\0')
+        return err_set(err, ERR_INVALID, "DIR is empty, as when a variable is not set: write the path of a directory");
+    if (strcmp(dir, "-") == 0)
+        return err_set(err, ERR_INVALID,
+                       "'-' is not a directory, and nothing is copied from stdin or to stdout: write the path of a "
+                       "directory, or ./-");
     if (isalpha((unsigned char)dir[0]) && dir[1] == ':' && dir[2] == '\\')
         return err_set(err, ERR_INVALID, "'%s' is a Windows path: write a path of this system, or ./%s", dir, dir);
     if (!strstr(dir, "://"))
@@ -86,6 +92,24 @@ int check_dir_argument(const char *dir, const char *from, const char *to, struct
                    "DIR is a path, and '%s' is a URI; between two buckets: `cistern hydrate %s DIR`, then `cistern "
                    "export DIR %s`",
                    dir, from, to);
+}
+
+int check_export_ends(const char *dir, const char *uri, struct err *err)
+{
+    size_t len = strlen(uri);
+    if (strstr(dir, "://") && !strstr(uri, "://"))
+        return err_set(err, ERR_INVALID,
+                       "export sends DIR to URI: `cistern export %s %s`; `cistern hydrate` is the way back", uri, dir);
+    int r = check_dir_argument(dir, dir, uri, err);
+    if (r < 0)
+        return r;
+    if (strchr(uri, '*'))
+        return err_set(err, ERR_INVALID,
+                       "'%s' has a wildcard: name the prefix that the keys begin with, and choose files with --include",
+                       uri);
+    if (len > 0 && uri[len - 1] == ' ')
+        return err_set(err, ERR_INVALID, "'%s' ends with a blank: remove the blank from the end of the URI", uri);
+    return 0;
 }
 
 int parse_choice(const char *flag, const char *text, const char *const *names, size_t count, unsigned *ret,
@@ -110,12 +134,16 @@ int parse_since(const char *since, int64_t *ret, struct err *err)
     *ret = INT64_MIN;
     if (!since)
         return 0;
-    if (str_to_duration(str_of(since), &ago_ns, ERR_IGNORED) < 0)
-        return time_parse(str_of(since), ret, ERR_IGNORED) == 0
-                   ? 0
-                   : err_set(err, ERR_INVALID,
-                             "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h", since);
-    *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
+    if (str_to_duration(str_of(since), &ago_ns, ERR_IGNORED) == 0) {
+        *ret = clock_wall_ns() - (int64_t)min_u64(ago_ns, INT64_MAX);
+        return 0;
+    }
+    if (time_parse(str_of(since), ret, ERR_IGNORED) < 0)
+        return err_set(err, ERR_INVALID, "--since '%.100s': write a time as 2026-11-21T09:00:00Z, or an age as 2h",
+                       since);
+    if (*ret > clock_wall_ns())
+        return err_set(err, ERR_INVALID,
+                       "--since '%.100s': this time is in the future: correct it, or the clock of this machine", since);
     return 0;
 }
 

@@ -45,7 +45,7 @@ static struct parsed_flag parse_flag(const struct opt *table, const char *arg)
     s.opt = find_name(table, s.name);
     if (!s.opt && str_starts(s.name, STR("no-"))) {
         s.opt = find_name(table, str_from(s.name, 3));
-        s.negated = s.opt && s.opt->kind == OPT_FLAG;
+        s.negated = s.opt && s.opt->kind == OPT_FLAG && s.opt->help; /* another name of a flag is not negated */
         if (!s.negated)
             s.opt = NULL;
     }

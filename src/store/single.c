@@ -47,8 +47,8 @@ void store_single_cancel(struct store_single *s)
 int store_found_nothing(const struct store *s, const char *uri, uint64_t excluded, struct err *err)
 {
     struct str prefix = store_prefix(s);
-    size_t dir_len = path_directory_len(prefix);
-    if (excluded == 0 && str_find(prefix, '*') >= (ssize_t)dir_len) {
+    size_t plain_len = strcspn(prefix.ptr, "*?["), dir_len = path_directory_len(str_sub(prefix, 0, plain_len));
+    if (excluded == 0 && plain_len < prefix.len) {
         err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI has no wildcards", uri);
         return err_advise_text(err, CIS_KEY_NOT_FOUND,
                                "use %s://%.*s/%.*s with --include '%.*s' (a BucketSource: include)", store_scheme(s),

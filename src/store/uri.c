@@ -16,8 +16,11 @@ static int invalid_scheme(struct str text, struct err *err)
 {
     char lower[8] = "";
     const char *end = memmem(text.ptr, text.len, "://", 3);
+    if (text.ptr[0] == ' ')
+        return invalid(text, err, "it begins with a blank");
     if (!end)
-        return invalid(text, err, "it has no scheme");
+        return invalid(text, err,
+                       memmem(text.ptr, text.len, ":\\", 2) ? "it has '\\' in place of '/'" : "it has no scheme");
     struct str scheme = str_sub(text, 0, (size_t)(end - text.ptr));
     for (size_t i = 0; i < scheme.len && scheme.len < sizeof lower; i++)
         lower[i] = (char)(scheme.ptr[i] | ('a' ^ 'A'));
@@ -33,6 +36,11 @@ static int invalid_scheme(struct str text, struct err *err)
 static bool is_alnum(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+static const char *wrong_character(char c)
+{
+    return c == '\\' ? "it has '\\' in place of '/'" : "a bucket name has a-z, 0-9, '-' and '.' only";
 }
 
 /* The rules of both vendors' naming pages. S3 buckets from before 2018 with capitals are not reachable by host name. */
@@ -52,7 +60,7 @@ static int check_bucket(struct str text, struct str bucket, const struct store_c
     for (size_t i = 0; i < bucket.len; i++)
         if (!is_alnum(bucket.ptr[i]) && bucket.ptr[i] != '-' && bucket.ptr[i] != '.' &&
             !memchr(caps->bucket_extra, bucket.ptr[i], strlen(caps->bucket_extra)))
-            return invalid(text, err, "a bucket name has a-z, 0-9, '-' and '.' only");
+            return invalid(text, err, wrong_character(bucket.ptr[i]));
     if (!is_alnum(bucket.ptr[0]) || !is_alnum(bucket.ptr[bucket.len - 1]))
         return invalid(text, err, "a bucket name begins and ends with a letter or digit");
     return 0;

@@ -340,6 +340,8 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     if (str_eq(w->code, STR("NoSuchBucket")))
         return err_fail(&c->err, ERR_NOT_FOUND, CIS_BUCKET_NOT_FOUND, "404 NoSuchBucket: there is no bucket '%s'",
                         s->bucket);
+    if (str_eq(w->code, STR("InvalidBucketName")))
+        return err_advise(&c->err, CIS_BUCKET_NOT_FOUND);
     if (str_eq(w->code, STR("InvalidStorageClass")))
         return err_fail(&c->err, ERR_INVALID, CIS_STORAGE_CLASS_UNKNOWN,
                         "%d InvalidStorageClass: the store has no storage class '%.*s'", w->status,

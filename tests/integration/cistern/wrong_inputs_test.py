@@ -49,7 +49,14 @@ ROWS = [
     ("hydrate file://HERE/data/ link/out", USAGE, "'link/out'", "inside its source 'file://HERE/data/'", "a DIR outside"),
     ("export data file://HERE/data/new/", USAGE, "'file://HERE/data/new/'", "inside 'data'", "a URI outside"),
     ("export data file://HERE/link/", USAGE, "'file://HERE/link/'", "inside 'data'", "a URI outside"),
+    ("hydrate s3://bench/in/ -", USAGE, "'-'", "nothing is copied from stdin or to stdout", "or ./-"),
+    ("export - s3://bench/o/", USAGE, "'-'", "nothing is copied from stdin or to stdout", "or ./-"),
+    ("export data s3://bench/o/*", USAGE, "'s3://bench/o/*'", "has a wildcard", "choose files with --include"),
     # flags
+    ("hydrate s3://bench/in/ out --no-recursive", USAGE, "'--no-recursive'", "unknown flag", "did you mean"),
+    ("hydrate s3://bench/in/ out --price-read 5", USAGE, "--price-read", "for --dry-run", "add it, or remove"),
+    ("export data s3://bench/o/ --price-write 5", USAGE, "--price-write", "for --dry-run", "add it, or remove"),
+    ("export data s3://bench/o/ --since 2099-01-01T00:00:00Z", USAGE, "--since", "in the future", "correct it"),
     ("hydrate s3://bench/in/ out --memory 100T", FULL, "100000000000000 bytes", "Cannot allocate memory", "use --memory 4Mi"),
     ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
     ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
@@ -104,6 +111,8 @@ ROWS = [
     ("export data s3://bench/o/ --storage-class COLD", USAGE, "'COLD'", "400 InvalidStorageClass", "correct --storage-class"),
     # URIs
     ("ls s3:/bench/in/", USAGE, "'s3:/bench/in/'", "no scheme", "write the URI as s3://BUCKET/PREFIX"),
+    ("ls s3:\\\\bench\\in", USAGE, "'s3:\\\\bench\\in'", "it has '\\' in place of '/'", "write the URI as"),
+    ("ls s3://bench\\in", USAGE, "'s3://bench\\in'", "it has '\\' in place of '/'", "write the URI as"),
     ("ls az://bench/in/", USAGE, "'az://bench/in/'", "unknown scheme", "write the URI as"),
     ("ls https://bench.example.com/in/", USAGE, "'https://bench.example.com/in/'", "not a bucket", "--endpoint"),
     ("ls s3://BENCH/in/", USAGE, "'s3://BENCH/in/'", "a-z, 0-9", "write the URI as"),
@@ -113,6 +122,9 @@ ROWS = [
     ("hydrate s3://bench/in out", EMPTY, "'s3://bench/in'", "no object has this key", "write s3://bench/in/"),
     ("hydrate s3://bench/nothing/ out", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "--allow-empty"),
     ("hydrate s3://bench/in/* out", EMPTY, "'s3://bench/in/*'", "a URI has no wildcards", "s3://bench/in/ with --include '*'"),
+    ("hydrate s3://bench/in/file-? out", EMPTY, "'s3://bench/in/file-?'", "a URI has no wildcards", "s3://bench/in/ with --include 'file-?'"),
+    ("ls s3://bench/**/[ab].bin", EMPTY, "'s3://bench/**/[ab].bin'", "a URI has no wildcards", "s3://bench/ with --include '**/[ab].bin'"),
+    ("ls s3://192.168.1.1/in/", USAGE, "s3://192.168.1.1/in/", "400 InvalidBucketName", "check the bucket"),
     ("export data s3://bench/o/ --include *.pt", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
     ("export data s3://bench/o/ --include *.pt --dry-run", EMPTY, "--include '*.pt'", "matches no file", "check the patterns"),
     ("export data s3://bench/o/ --include ** --exclude file", EMPTY, "--include '**'", "matches no file", "check the patterns"),
@@ -288,9 +300,16 @@ def of_keys(ports, folder, **given):
                                 "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['SERVER']}", "HOME": str(folder), **given})
 
 
-def test_a_blank_at_the_end_of_a_uri_is_named(ports, tmp_path):
-    status, said, _ = run(["ls", "-r", "s3://bench/in/ "], of_keys(ports, tmp_path), tmp_path)
-    assert status == EMPTY and "ends with a blank" in said and "remove the blank" in said, said
+@pytest.mark.parametrize("words, code, cause, hint", [
+    (["ls", "-r", "s3://bench/in/ "], EMPTY, "ends with a blank", "remove the blank"),
+    (["export", "data", "s3://bench/in/ "], USAGE, "ends with a blank", "remove the blank"),
+    (["ls", " s3://bench/in/"], USAGE, "begins with a blank", "write the URI as"),
+    (["hydrate", "s3://bench/in/", ""], USAGE, "DIR is empty", "write the path of a directory"),
+])
+def test_blanks_and_nothing_are_named(ports, tmp_path, words, code, cause, hint):
+    status, said, _ = run(words, of_keys(ports, tmp_path), tmp_path)
+    assert status == code and cause in said and hint in said, said
+    assert os.listdir(tmp_path) == []
 
 
 def test_blanks_around_the_keys_of_the_environment_are_not_part_of_them(ports, tmp_path):
