@@ -83,6 +83,8 @@ static int unknown_verb(const char *name)
                     name);
             return usage_error(&err);
         }
+    if (opt_check_dash(name, &err) < 0)
+        return usage_error(&err);
     const struct verb *nearest = NULL;
     size_t least = strlen(name) / 2 + 1;
     for (size_t i = 0; i < countof(verbs); i++)

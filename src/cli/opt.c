@@ -52,6 +52,26 @@ static struct parsed_flag parse_flag(const struct opt *table, const char *arg)
     return s;
 }
 
+/* The length of the character among `these` that `text` begins with; 0: none. */
+static size_t begins_with(struct str text, const char *const *these, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (str_starts(text, str_of(these[i])))
+            return strlen(these[i]);
+    return 0;
+}
+
+int opt_check_dash(const char *arg, struct err *err)
+{
+    static const char *const dashes[] = {"\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2015", "\u2212"};
+    size_t len = begins_with(str_of(arg), dashes, countof(dashes));
+    if (len == 0)
+        return 0;
+    const char *name = arg + len + strspn(arg + len, "-");
+    return err_set(err, ERR_INVALID, "'%s' begins with a typographic dash, as in text copied from a page: write %s%s",
+                   arg, strlen(name) > 1 ? "--" : "-", name);
+}
+
 static int unknown_flag(const struct opt *table, const char *arg, struct str name, struct err *err)
 {
     const struct opt *nearest = NULL;
@@ -82,9 +102,14 @@ static int store_number(const struct opt *o, struct str text, int parsed, uint64
 
 static int check_pattern(struct str p, struct err *err)
 {
+    static const char *const quotes[] = {"\u2018", "\u2019", "\u201C", "\u201D"};
     size_t lead = str_starts(p, STR("/")) ? 1 : str_starts(p, STR("./")) ? 2 : 0;
     if (p.len == 0)
         return err_set(err, ERR_INVALID, "its GLOB is empty: give one, or leave the flag out");
+    if (begins_with(p, quotes, countof(quotes)))
+        return err_set(err, ERR_INVALID,
+                       "'%.*s' has typographic quotes, as in text copied from a page: write plain ones (' or \")",
+                       STR_FMT(p));
     if (strstr(p.ptr, "://"))
         return err_set(err, ERR_INVALID, "'%.*s' is a URI: give a pattern relative to the command's URI or DIR",
                        STR_FMT(p));
@@ -168,11 +193,14 @@ int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char *
             at += others_may_follow ? 0 : 1;
             break;
         }
+        int r = others_may_follow ? 0 : opt_check_dash(arg, err); /* it may be the value of another flag */
+        if (r < 0)
+            return r;
         struct parsed_flag s = {0};
         if (arg[0] == '-' && arg[1] != '\0')
             s = parse_flag(table, arg);
         if (s.opt) {
-            int r = apply_flag(&s, *argc, argv, &at, err);
+            r = apply_flag(&s, *argc, argv, &at, err);
             if (r < 0)
                 return r;
             continue;

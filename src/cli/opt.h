@@ -37,6 +37,9 @@ struct opt_list {
  * an unknown flag is ERR_INVALID, and the sentence names the nearest known one; so is a number out of its range. */
 must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
 
+/* Refuses an argument that begins with a long dash: pages and word processors make one of "-" and "--". */
+must_check int opt_check_dash(const char *arg, struct err *err);
+
 /* Refuses a flag of `table` that has a value and is not among the names in `taken`, which end with NULL. A flag whose
  * value is 0 counts as not given; one that --help does not list is another name for a listed one. ERR_INVALID: "--name
  * <why>". */
