@@ -37,7 +37,8 @@ static const struct opt table[] = {
     {"recursive", 'r', OPT_FLAG, &flags.recursive, NULL, "list all levels"},
     FILTER_OPTS(flags.include, flags.exclude),
     {"sum", 0, OPT_FLAG, &flags.sum, NULL, "print only the number of objects and bytes"},
-    {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list to FILE, one JSON object per line"},
+    {"manifest-out", 0, OPT_TEXT, &flags.manifest, "FILE", "also write the list to FILE, one JSON object per line",
+     .least = 1},
     {"max", 0, OPT_U64, &flags.max, "N", "stop after N names (no limit)", .least = 1},
     {0},
 };
@@ -458,17 +459,37 @@ static int open_all(struct ls *l, struct store **ret_store, const char *uri, str
                         err);
     if (r < 0)
         return r;
-    l->manifest = flags.manifest ? fopen(flags.manifest, "we") : NULL;
-    if (flags.manifest && !l->manifest)
-        return err_sys(err, errno, "cannot write '%s'", flags.manifest);
     set_store(l, *ret_store);
     return 0;
+}
+
+static int manifest_open(struct ls *l, struct err *err)
+{
+    l->manifest = flags.manifest ? fopen(flags.manifest, "we") : NULL;
+    if (l->manifest || !flags.manifest)
+        return 0;
+    err_sys(err, errno, "cannot write '%s'", flags.manifest);
+    return err_advise(err, CIS_OUTPUT_FAILED);
 }
 
 static int manifest_end(struct ls *l, struct err *err)
 {
     int r = term_flush(l->manifest, flags.manifest, err);
-    return fclose(l->manifest) != 0 && r == 0 ? err_sys(err, errno, "cannot write '%s'", flags.manifest) : r;
+    if (fclose(l->manifest) != 0 && r == 0)
+        r = err_sys(err, errno, "cannot write '%s'", flags.manifest);
+    return r < 0 ? err_advise(err, CIS_OUTPUT_FAILED) : 0;
+}
+
+/* *ret_written is negative, with *err, if the manifest could not be written. */
+static int run_to_manifest(struct ls *l, int *ret_written, struct err *err)
+{
+    int r = *ret_written = manifest_open(l, err);
+    if (r < 0)
+        return 0;
+    r = run(l, err);
+    if (l->manifest)
+        *ret_written = manifest_end(l, r == 0 ? err : ERR_IGNORED);
+    return r;
 }
 
 int verb_ls(int argc, char **argv)
@@ -486,15 +507,14 @@ int verb_ls(int argc, char **argv)
     flags.recursive |= flags.sum;
     auto_store store = NULL;
     struct ls l = {.over_fd = -1};
-    int r = open_all(&l, &store, argv[1], &err);
+    int written = 0, r = open_all(&l, &store, argv[1], &err);
     if (r == 0)
-        r = run(&l, &err);
+        r = run_to_manifest(&l, &written, &err);
     filter_done(&l.filter);
-    int written = l.manifest ? manifest_end(&l, r == 0 ? &err : ERR_IGNORED) : 0;
-    r = r == 0 ? written : r;
-    if (r < 0) {
+    if (r < 0 || written < 0) {
         err_wrap(&err, "ls");
-        return (int)exit_with(&err, globals.json);
+        code = (int)exit_with(&err, globals.json);
+        return r < 0 ? code : EXIT_ENVIRONMENT;
     }
     if (flags.sum)
         print_sum(&l);

@@ -212,7 +212,7 @@
     X(9013, DEMO_LEFTOVERS, "unmount every mount below '%s', then remove the directory") \
     X(9101, POOL_NOT_FOUND, "name the pool with --pool DIR") \
     X(9102, DIRECTORY_UNKNOWN, "name a directory that a run fills or has filled, or a volume id and its --pool") \
-    X(9103, OUTPUT_FAILED, "the output is incomplete: check the disk or the pipe that it goes to")
+    X(9103, OUTPUT_FAILED, "the output is incomplete: check its file, disk or pipe")
 /* clang-format on */
 
 enum err_id {

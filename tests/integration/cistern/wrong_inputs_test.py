@@ -58,6 +58,8 @@ ROWS = [
     ("export data s3://bench/o/ --price-write 5", USAGE, "--price-write", "for --dry-run", "add it, or remove"),
     ("export data s3://bench/o/ --since 2099-01-01T00:00:00Z", USAGE, "--since", "in the future", "correct it"),
     ("hydrate s3://bench/in/ out --memory 100T", FULL, "100000000000000 bytes", "Cannot allocate memory", "use --memory 4Mi"),
+    ("ls s3://bench/in/ --manifest-out=", USAGE, "--manifest-out", "its FILE is empty", "leave the flag out"),
+    ("ls s3://bench/in/ --manifest-out nowhere/list", ENVIRONMENT, "'nowhere/list'", "No such file", "check its file, disk or pipe"),
     ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
     ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
     ("hydrate s3://bench/in/ out --bandwidth 10Mbit", USAGE, "--bandwidth", "'10Mbit' is not a quantity", "such as 512, 10G"),
