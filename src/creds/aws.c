@@ -56,6 +56,16 @@ static int check_aws_file(bool config, struct err *err)
     return err_advise(err, CIS_CREDENTIALS_FILE_INVALID);
 }
 
+/* Before a profile is looked for. A token file needs a role, unless a profile is named. */
+static int check_files(bool named, const char *token_file, struct err *err)
+{
+    if (!named && token_file)
+        return err_fail(err, ERR_INVALID, CIS_NO_CREDENTIALS,
+                        "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not");
+    int r = check_aws_file(false, err);
+    return r == 0 ? check_aws_file(true, err) : r;
+}
+
 /* A profile is `[name]` in the credentials file, and `[profile name]` (but `[default]`) in the config file. */
 static char *profile_value(const char *profile, const char *name, bool config)
 {
@@ -468,9 +478,7 @@ static int open_chain(const struct creds_options *o, struct sbuf *skipped, struc
     }
     if (!named)
         sbuf_addf(skipped, ", web identity (%s is not set)", role ? "AWS_WEB_IDENTITY_TOKEN_FILE" : "AWS_ROLE_ARN");
-    int r = check_aws_file(false, err);
-    if (r == 0)
-        r = check_aws_file(true, err);
+    int r = check_files(named, token_file, err);
     if (r == 0)
         r = open_profile(o->profile, ret, err);
     if (r < 0 || *ret)

@@ -285,6 +285,25 @@ static struct creds *make(const char *name, const char *method, struct gcp_sourc
     return own_s->creds = creds_new(&source, NULL);
 }
 
+/* A missing field is a mistake in the file, not a missing file. */
+static int get_field(const json *key, const char *name, struct str *ret, struct err *err)
+{
+    if (json_get_str(key, name, ret, err) == 0)
+        return 0;
+    err->code = ERR_INVALID;
+    return -ERR_INVALID;
+}
+
+/* Before the first request. */
+static int check_fields(const json *key, const char *const *names, struct err *err)
+{
+    struct str value;
+    int r = 0;
+    for (; *names && r == 0; names++)
+        r = get_field(key, *names, &value, err);
+    return r;
+}
+
 static int wrong_file(const char *path, struct gcp_source *own_s, struct err *err)
 {
     free_source(own_s);
@@ -321,6 +340,37 @@ static int open_federation(struct gcp_source *s, struct err *err)
     return r;
 }
 
+static int open_token_uri(struct gcp_source *s, struct err *err)
+{
+    return choose_url(s->key, "token_uri", TOKEN_URI, &s->url, err);
+}
+
+static const struct key_file {
+    const char *type, *method, *name;
+    const char *fields[4]; /* that it must have; ends with NULL */
+    int (*open)(struct gcp_source *s, struct err *err);
+    void (*fetch)(struct creds *c, struct worker *w);
+} key_files[] = {
+    {"service_account",
+     "service_account",
+     "the service account's key",
+     {"client_email", "private_key"},
+     open_token_uri,
+     fetch_service_account},
+    {"authorized_user",
+     "authorized_user",
+     "the user's credentials",
+     {"client_id", "client_secret", "refresh_token"},
+     open_token_uri,
+     fetch_authorized_user},
+    {"external_account",
+     "federation",
+     "the federated identity",
+     {"audience", "subject_token_type"},
+     open_federation,
+     fetch_federation},
+};
+
 static int open_file(const char *path, struct creds **ret, struct err *err)
 {
     auto_mem char *text = NULL;
@@ -331,23 +381,21 @@ static int open_file(const char *path, struct creds **ret, struct err *err)
     if (r == 0)
         r = json_parse((struct str){text, len}, "the file", &s->key, err);
     if (r == 0)
-        r = json_get_str(s->key, "type", &type, err);
+        r = get_field(s->key, "type", &type, err);
     if (text)
         explicit_bzero(text, len);
-    if (r == 0 && str_eq(type, STR("external_account")))
-        r = open_federation(s, err);
-    else if (r == 0 && (str_eq(type, STR("service_account")) || str_eq(type, STR("authorized_user"))))
-        r = choose_url(s->key, "token_uri", TOKEN_URI, &s->url, err);
-    else if (r == 0)
+    const struct key_file *kind = key_files, *end = key_files + countof(key_files);
+    while (kind < end && !str_eq(type, str_of(kind->type)))
+        kind++;
+    if (r == 0 && kind == end)
         r = err_set(err, ERR_UNSUPPORTED, "its type '%.*s' is not supported", STR_FMT(str_sub(type, 0, 64)));
+    if (r == 0)
+        r = check_fields(s->key, kind->fields, err);
+    if (r == 0)
+        r = kind->open(s, err);
     if (r < 0)
         return wrong_file(path, s, err);
-    if (str_eq(type, STR("service_account")))
-        *ret = make("the service account's key", "service_account", s, fetch_service_account);
-    else if (str_eq(type, STR("authorized_user")))
-        *ret = make("the user's credentials", "authorized_user", s, fetch_authorized_user);
-    else
-        *ret = make("the federated identity", "federation", s, fetch_federation);
+    *ret = make(kind->name, kind->method, s, kind->fetch);
     return 0;
 }
 

@@ -32,7 +32,7 @@ static int read_all(int fd, const char *name, size_t ceiling, struct sbuf *b, st
             return 0;
         sbuf_add(b, (struct str){chunk, (size_t)n});
         if (b->overflow)
-            return err_set(err, ERR_NO_SPACE, "'%s' is longer than %zu bytes", name, ceiling);
+            return err_set(err, ERR_INVALID, "'%s' is longer than %zu bytes", name, ceiling);
     }
 }
 
@@ -48,8 +48,9 @@ static int read_whole(int fd, const char *name, size_t ceiling, char **ret, size
 
 int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err)
 {
-    auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    /* Without O_NONBLOCK, the open of a FIFO waits for a writer. With it, a read waits for none. */
+    auto_fd fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fcntl(fd, F_SETFL, 0) != 0)
         return err_sys(err, errno, "cannot open '%s'", name);
     return read_whole(fd, name, ceiling, ret, ret_len, err);
 }

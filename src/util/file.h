@@ -11,7 +11,8 @@
 /* Raises the limit of descriptors (RLIMIT_NOFILE) to its maximum, if the system allows it. */
 void fd_limit_raise(void);
 
-/* Reads the whole file; a longer one than `ceiling` is ERR_NO_SPACE. *ret is NUL-terminated; the caller frees it. */
+/* Reads the whole file; a longer one than `ceiling` is ERR_INVALID. A FIFO that nothing writes to is empty. *ret is
+ * NUL-terminated; the caller frees it. */
 must_check int file_read(int dir, const char *name, size_t ceiling, char **ret, size_t *ret_len, struct err *err);
 
 /* Opens a state file in a directory that other users may write to: O_CLOEXEC, never through a symbolic link, and

@@ -165,13 +165,20 @@ ROWS = [
     ("ls s3://bench/in/ --anonymous", DENIED, "s3://bench/in/", "s3:ListBucket denied", "grant the missing permission"),
     ("ls s3://bench/in/ --profile nobody", USAGE, "there is no profile 'nobody'", "with an access key", "name a profile"),
     ("ls s3://bench/in/ --ca-file missing", USAGE, "'missing'", "No such file", "check --ca-file"),
+    ("ls s3://bench/in/ --ca-file fifo", USAGE, "'fifo'", "no CA certificate in PEM form", "check --ca-file"),
     ("ls s3://bench/in/ --ca-file data/file", USAGE, "'data/file'", "no CA certificate in PEM form", "check --ca-file"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
+    ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=fifo", USAGE, "'fifo'", "not JSON", "set credentials"),
+    ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=big", USAGE, "'big'", "longer than 1048576 bytes", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=data/file", USAGE, "'data/file'", "not JSON", "set credentials"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=fifo", DENIED, "s3://", "no profile with a key", "set credentials"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=big", USAGE, "'big'", "longer than 1048576 bytes", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data/file", USAGE, "'data/file'", "line 1 is neither [SECTION]", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data", USAGE, "'data'", "", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=half", USAGE, "profile 'default'", "has no aws_secret_access_key", "correct the file"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_WEB_IDENTITY_TOKEN_FILE=data/file", USAGE, "AWS_WEB_IDENTITY_TOKEN_FILE is set", "AWS_ROLE_ARN is not", "set credentials"),
+    ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=key", USAGE, "'key'", "'client_email' is missing", "set credentials"),
     ("ls gs://bench/in/ CLOUDSDK_CONFIG=loop", USAGE, "'loop/application_default_credentials.json'", "symbolic links", "set credentials"),
     # networks
     ("ls s3://bench/in/ http_proxy=gopher://user:secret@127.0.0.1:1", USAGE, "http://127.0.0.1:SERVER", "the proxy", "http://HOST:PORT"),
@@ -259,6 +266,9 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     (tmp_path / "data/file").write_text("content")
     (tmp_path / "empty").mkdir()
     (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
+    (tmp_path / "big").write_bytes(bytes((1 << 20) + 1))
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "key").write_text('{"type": "service_account"}')
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("data")
     (tmp_path / "dangling").symlink_to("nowhere")

@@ -36,7 +36,7 @@ static void a_file_over_the_ceiling_is_refused(void **state)
     char *text;
     size_t len;
     assert_int_equal(file_replace(dir, "big", STR("12345"), 0600, &err), 0);
-    assert_int_equal(file_read(dir, "big", 4, &text, &len, &err), -ERR_NO_SPACE);
+    assert_int_equal(file_read(dir, "big", 4, &text, &len, &err), -ERR_INVALID);
     assert_int_equal(file_read(dir, "absent", 4, &text, &len, &err), -ERR_NOT_FOUND);
     assert_string_equal(err.text, "cannot open 'absent': No such file or directory");
 }
