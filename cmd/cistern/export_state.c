@@ -13,11 +13,11 @@ int export_state_open(struct export_state *s, const char *named, const char *dir
 {
     char path[PATH_MAX], real[PATH_MAX], hex[17];
     uint8_t sum[32];
-    const char *home = env_get("HOME"), *base = env_get("XDG_STATE_HOME");
+    const char *home = env_get_directory("HOME"), *base = env_get_directory("XDG_STATE_HOME");
     if (!realpath(dir, real))
         return err_sys(err, errno, "cannot find the directory '%s'", dir);
     if (!named && !base && !home)
-        return err_set(err, ERR_INVALID, "HOME and XDG_STATE_HOME are not set: use --state DIR");
+        return err_set(err, ERR_INVALID, "neither XDG_STATE_HOME nor HOME is an absolute path: use --state DIR");
     sha256(str_of(real), sum);
     hex_text(sum, 8, hex);
     int n = named  ? snprintf(path, sizeof path, "%s", named)

@@ -29,9 +29,9 @@ static const struct aws_file {
 static int read_aws_file(bool config, char path[PATH_MAX], char **ret, size_t *ret_len, struct err *err)
 {
     const struct aws_file *f = &files[config];
-    const char *named = env_get(f->variable), *home = env_get("HOME");
+    const char *named = env_get(f->variable), *home = env_get_directory("HOME");
     if (!named && !home)
-        return err_set(err, ERR_NOT_FOUND, "neither %s nor HOME is set", f->variable);
+        return err_set(err, ERR_NOT_FOUND, "%s is not set, and HOME is not an absolute path", f->variable);
     snprintf(path, PATH_MAX, "%s%s%s", named ? named : home, named ? "" : "/.aws/", named ? "" : f->name);
     return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, err);
 }

@@ -401,7 +401,7 @@ static int open_file(const char *path, struct creds **ret, struct err *err)
 
 static bool well_known_file(char *path, size_t size)
 {
-    const char *config = env_get("CLOUDSDK_CONFIG"), *home = env_get("HOME");
+    const char *config = env_get("CLOUDSDK_CONFIG"), *home = env_get_directory("HOME");
     if (!config && !home)
         return false;
     snprintf(path, size, "%s%s/application_default_credentials.json", config ? config : home,

@@ -10,3 +10,10 @@ static inline const char *env_get(const char *name)
     const char *value = getenv(name);
     return value && value[0] ? value : NULL;
 }
+
+/* A directory of the user. A relative one counts as not set: it would depend on the working directory. */
+static inline const char *env_get_directory(const char *name)
+{
+    const char *value = env_get(name);
+    return value && value[0] == '/' ? value : NULL;
+}

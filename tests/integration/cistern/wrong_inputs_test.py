@@ -140,6 +140,8 @@ ROWS = [
     # local files
     ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
     ("hydrate s3://bench/in/ /proc/out", NOT_FOUND, "'/proc/out'", "cannot", "No such file or directory"),
+    ("export data s3://bench/o/ HOME=here", USAGE, "nor HOME", "is an absolute path", "use --state DIR"),
+    ("export data s3://bench/o/ HOME=here XDG_STATE_HOME=state", USAGE, "XDG_STATE_HOME", "is an absolute path", "use --state DIR"),
     ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
     ("ls file://HERE/data/file/", USAGE, "HERE/data/file", "Not a directory", "write its path without the '/' at the end"),
     ("hydrate file://HERE/data/file/ out", USAGE, "HERE/data/file", "Not a directory", "write its path without the '/' at the end"),
@@ -276,7 +278,7 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
         command = command.replace(name, str(value))
         told = [part.replace(name, str(value)) for part in told]
     words = command.split()
-    given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "http_proxy")))
+    given = dict(w.split("=", 1) for w in words if w.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "HOME=", "XDG_", "http_proxy")))
     env = clean_environment(**{"AWS_ACCESS_KEY_ID": minio.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": minio.SECRET_KEY,
                                "AWS_REGION": minio.REGION, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['SERVER']}",
                                "AWS_EC2_METADATA_DISABLED": "true", "HOME": str(tmp_path), **given})
