@@ -19,22 +19,23 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 
-static const char usage[] =
-    "Usage: cistern hydrate URI DIR [flags]\n"
-    "       cistern hydrate --volume DIR\n\n"
-    "Copies the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/) to DIR. Each object is "
-    "pinned\n"
-    "to the version that was listed, and verified by the store's strongest checksum. A URI without a trailing '/' "
-    "names\n"
-    "one object. A new DIR is built as .DIR.cistern beside it, and appears when it is whole. Run the same command "
-    "again\n"
-    "to continue an interrupted or failed run, and to sync a finished DIR: only new and changed objects are fetched. "
-    "Files\n"
-    "in DIR that no hydration wrote, or that were changed since, are kept and reported, and the exit code is 1. A "
-    "record\n"
-    "of the versions stays in .DIR.cistern; without it, size and time decide.\n\n"
-    "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
-    "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
+static const char usage[] = "Usage: cistern hydrate URI DIR [flags]\n"
+                            "       cistern hydrate --volume DIR\n\n"
+                            "Copies the objects below URI (s3://bucket/prefix/, gs://bucket/prefix/, file:///dir/) to "
+                            "DIR. Each object is pinned to\n"
+                            "the version that was listed, and verified by the store's strongest checksum. A URI "
+                            "without a trailing '/' names one\n"
+                            "object. A new DIR is built as .DIR.cistern beside it, and appears at the end, without the "
+                            "objects that failed: they\n"
+                            "are reported, and the exit code is not 0. Run the same command again to continue an "
+                            "interrupted or failed run, and to\n"
+                            "sync a finished DIR: only new and changed objects are fetched. Files in DIR that no "
+                            "hydration wrote, or that were\n"
+                            "changed since, are kept and reported, and the exit code is 1. A record of the versions "
+                            "stays in .DIR.cistern; without\n"
+                            "it, size and time decide.\n\n"
+                            "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
+                            "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 
 static struct {
     const char *volume;
@@ -411,7 +412,7 @@ static int block_signals(struct err *err)
     return fd < 0 ? err_sys(err, errno, "cannot open a signalfd") : fd;
 }
 
-static int run_it(struct hydrate_cmd *run, struct target *own_target, struct err *err)
+static int run_it(struct hydrate_cmd *run, struct target *own_target, const char *dir, struct err *err)
 {
     uint64_t started_ns = clock_now_ns();
     auto_target target = own_target;
@@ -423,7 +424,7 @@ static int run_it(struct hydrate_cmd *run, struct target *own_target, struct err
         return (int)exit_with(err, globals.json);
     auto_hydrate h = NULL;
     if (hydrate_start(&run->options, take(&target), &h, err) < 0) {
-        err_wrap(err, "hydrate");
+        err_wrap(err, "hydrate '%s'", dir);
         return (int)exit_with(err, globals.json);
     }
     watch(run, h, signals);
@@ -491,5 +492,5 @@ int verb_hydrate(int argc, char **argv)
         err_wrap(&err, "hydrate");
         return (int)exit_with(&err, globals.json);
     }
-    return run_it(&run, target, &err);
+    return run_it(&run, target, flags.volume ? flags.volume : argv[2], &err);
 }

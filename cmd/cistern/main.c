@@ -97,6 +97,11 @@ static int unknown_verb(const char *name)
     return usage_error(&err);
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 static int run_verb(int argc, char **argv)
 {
     char help[] = "--help", *of_verb[] = {argv[1], help, NULL};
@@ -109,13 +114,13 @@ static int run_verb(int argc, char **argv)
         puts("cistern " CISTERN_VERSION);
         return flush_output(EXIT_DONE);
     }
-    bool wants_help = strcmp(argv[1], "help") == 0;
-    if (wants_help && argc > 2) {
+    bool wants_help = is_help(argv[1]);
+    if (wants_help && argc > 2 && !is_help(argv[2])) {
         v = find_verb(argv[2]);
         of_verb[0] = argv[2];
         return v ? flush_output(v->run(2, of_verb)) : unknown_verb(argv[2]);
     }
-    if (wants_help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (wants_help) {
         print_help(stdout);
         return flush_output(EXIT_DONE);
     }

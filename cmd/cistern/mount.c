@@ -43,7 +43,7 @@ static int find_data(const char *dir, char *ret, struct err *err)
 {
     char data[PATH_MAX];
     if (!realpath(dir, ret))
-        return err_sys(err, errno, "cannot find '%s'", dir);
+        return err_sys(err, errno, "mount shows an existing directory: cannot find '%s'", dir);
     int n = snprintf(data, sizeof(data), "%s/volume.json", ret);
     if (n > 0 && n < (int)sizeof(data) && access(data, F_OK) == 0)
         memccpy(ret + strlen(ret), "/data", '\0', PATH_MAX - strlen(ret));
@@ -77,7 +77,7 @@ static int mount_here(const char *dir, const char *mount_point)
     if (r == 0)
         r = find_data(dir, data, &err);
     if (r == 0 && !realpath(mount_point, at))
-        r = err_sys(&err, errno, "cannot find the mount point '%s'", mount_point);
+        r = err_sys(&err, errno, "MOUNTPOINT is an existing directory (mkdir makes it): cannot find '%s'", mount_point);
     if (r == 0) {
         snprintf(id, sizeof(id), "cistern-%d", getpid());
         r = keeper_run(&o, &err);

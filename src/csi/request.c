@@ -105,8 +105,10 @@ int caps_context(const Csi__V1__VolumeCapability *c, struct str *ret, struct err
     struct str context = STR_NULL;
     for (size_t i = 0; c->mount && i < c->mount->n_mount_flags; i++) {
         struct str flag = str_of(c->mount->mount_flags[i]);
-        if (!str_starts(flag, STR("context=")) || context.len > 0)
-            return err_set(err, ERR_INVALID, "mount flag '%.300s': unsupported: only one context= is", flag.ptr);
+        if (!str_starts(flag, STR("context=")) || context.len > 0) {
+            err_set(err, ERR_INVALID, "mount flag '%.300s': unsupported: only one context= is", flag.ptr);
+            return err_advise_text(err, CIS_PARAMETER_INVALID, "remove it from mountOptions of the StorageClass");
+        }
         context = str_from(flag, strlen("context="));
         if (context.len > 1 && context.ptr[0] == '"' && context.ptr[context.len - 1] == '"')
             context = str_sub(context, 1, context.len - 2);

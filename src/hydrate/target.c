@@ -128,8 +128,9 @@ static int open_in_place(struct target *t, const char *path, struct err *err)
     free(t->state_name);
     t->state_name = str_dup(STR(TARGET_IN_PLACE_STATE));
     int r = dir_make(t->data, TARGET_IN_PLACE_STATE, 0700, &t->state, err);
-    if (r == 0)
-        r = take_lock(t, path, err);
+    if (r < 0)
+        return err_wrap(err, "cannot make the state directory in '%s'", path);
+    r = take_lock(t, path, err);
     if (r == 0)
         r = dir_make(t->state, TEMPORARY, 0700, &t->temporary, err);
     return r;
@@ -153,7 +154,8 @@ static int check_dir(const char *path, bool *ret_is_there, struct err *err)
     if (*ret_is_there && !S_ISDIR(st.st_mode))
         return err_fail(err, ERR_EXISTS, CIS_WRONG_FILE_TYPE, "'%s' exists and is not a directory", path);
     if (!*ret_is_there && is_nameless(str_of(path)))
-        return err_set(err, ERR_INVALID, "'%s' does not exist and is not a valid directory name", path);
+        return err_set(err, ERR_INVALID,
+                       "'%s' does not exist and is not a valid directory name: end the path with a name", path);
     return *ret_is_there ? 0 : path_check_links(path, err);
 }
 

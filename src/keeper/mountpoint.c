@@ -89,7 +89,7 @@ int mountpoint_mount(const struct keeper_mount *v, const struct wire_msg *ask, s
     if (stat(c->mount_point, &st) < 0)
         return err_sys(err, errno, "cannot stat the mount point '%s'", c->mount_point);
     if (!S_ISDIR(st.st_mode))
-        return err_set(err, ERR_INVALID, "the mount point '%s' is not a directory", c->mount_point);
+        return err_set(err, ERR_INVALID, "the mount point '%s' is not a directory: name one", c->mount_point);
     snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,default_permissions%s%s%s%s%s",
              v->fuse_fd, c->allow_other ? ",allow_other" : "", context[0] ? ",context=" : "", quote, context, quote);
     unsigned long flags = MS_NOSUID | MS_NODEV | (c->read_only ? MS_RDONLY : 0);
@@ -110,7 +110,9 @@ static bool is_below(const char *path, const char *top)
 static int check_paths(struct keeper *k, const char *data, const char *mount_point, struct err *err)
 {
     if (is_below(data, mount_point))
-        return err_set(err, ERR_INVALID, "the directory '%s' is inside its own mount point '%s'", data, mount_point);
+        return err_set(err, ERR_INVALID,
+                       "the directory '%s' is inside its own mount point '%s': choose another mount point", data,
+                       mount_point);
     for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
         const struct keeper_mount *v = &k->mounts[i];
         if (v->state == MOUNT_FREE || !v->head)

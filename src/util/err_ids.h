@@ -66,6 +66,7 @@
     X(1531, SYMLINK_IN_THE_WAY, "replace the symbolic link, or use a path without it, then run the same command again") \
     X(1532, PATH_TOO_LONG, "use shorter names, then run the same command again") \
     X(1533, FILE_SIZE_LIMIT, "raise the limit of file sizes (ulimit -f), or use a file system with larger files; run the same command again") \
+    X(1534, DIRECTORY_UNUSABLE, "use another directory: this one was removed, or its file system stores no files, such as /proc") \
     X(1601, REPLY_INVALID, "check that the endpoint is an object store, and check any proxy in between") \
     X(1611, STORE_UNREACHABLE, "check the endpoint, the name service and any proxy") \
     X(1612, REPLY_TIMEOUT, "check the network, and whether the store is overloaded") \

@@ -203,10 +203,14 @@ int dir_open(int dir, const char *name, int *ret_fd, struct err *err)
 
 int dir_make(int dir, const char *name, mode_t mode, int *ret_fd, struct err *err)
 {
-    if (mkdirat(dir, name, mode) != 0 && errno != EEXIST)
-        return err_sys(err, errno, "cannot make the directory '%s'", name);
+    if (mkdirat(dir, name, mode) != 0 && errno != EEXIST) {
+        err_sys(err, errno, "cannot make the directory '%s'", name);
+        return err->sys == ENOENT ? err_advise(err, CIS_DIRECTORY_UNUSABLE) : -(int)err->code;
+    }
     /* A link of that name could lead to any directory, which would be written to and later removed. */
-    return open_directory(dir, name, O_NOFOLLOW, ret_fd, err);
+    if (open_directory(dir, name, O_NOFOLLOW, ret_fd, err) == 0)
+        return 0;
+    return err->sys == ENOTDIR ? err_advise(err, CIS_WRONG_FILE_TYPE) : -(int)err->code;
 }
 
 DIR *dir_stream(int own_fd)
@@ -244,8 +248,8 @@ int dir_make_path(const char *path, mode_t mode, int *ret_fd, struct err *err)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         err_sys(err, refused ? refused : errno, "cannot make the directory '%s'", path);
-        if (err->sys == ENOENT && path_check_links(path, err) < 0)
-            return -(int)err->code;
+        if (err->sys == ENOENT && path_check_links(path, err) == 0)
+            return err_advise(err, CIS_DIRECTORY_UNUSABLE);
         return err->sys == ENOTDIR ? err_advise(err, CIS_WRONG_FILE_TYPE) : -(int)err->code;
     }
     *ret_fd = fd;

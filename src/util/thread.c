@@ -27,5 +27,5 @@ int thread_start_named(pthread_t *ret, const char *name, void *(*run)(void *), v
     if (e == 0)
         return 0;
     free(r);
-    return err_sys(err, e, "cannot start thread '%s'", name);
+    return err_sys(err, e, "cannot start thread '%s' (ulimit -u limits them)", name);
 }

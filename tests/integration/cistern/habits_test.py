@@ -118,7 +118,8 @@ def test_a_wrong_command_is_answered_by_the_right_one_in_a_line(words, hint):
 
 def test_version_and_help_are_verbs_too():
     assert cistern("version").stdout == cistern("--version").stdout
-    assert cistern("help").stdout == cistern("--help").stdout
+    for words in (["help"], ["help", "help"], ["help", "--help"], ["-h"]):
+        assert cistern(*words).stdout == cistern("--help").stdout
     assert cistern("help", "hydrate").stdout == cistern("hydrate", "--help").stdout
 
 

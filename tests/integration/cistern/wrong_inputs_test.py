@@ -51,7 +51,12 @@ ROWS = [
     ("export data file://HERE/link/", USAGE, "'file://HERE/link/'", "inside 'data'", "a URI outside"),
     ("hydrate s3://bench/in/ -", USAGE, "'-'", "nothing is copied from stdin or to stdout", "or ./-"),
     ("export - s3://bench/o/", USAGE, "'-'", "nothing is copied from stdin or to stdout", "or ./-"),
+    ("hydrate s3://bench/in/ out/.", USAGE, "'out/.'", "is not a valid directory name", "end the path with a name"),
     ("export data s3://bench/o/*", USAGE, "'s3://bench/o/*'", "has a wildcard", "choose files with --include"),
+    ("mount nowhere empty", NOT_FOUND, "'nowhere'", "No such file", "mount shows an existing directory"),
+    ("mount data nowhere", NOT_FOUND, "'nowhere'", "No such file", "mkdir makes it"),
+    ("mount data data", USAGE, "'HERE/data'", "inside its own mount point", "choose another mount point"),
+    ("mount data data/file", USAGE, "'HERE/data/file'", "is not a directory", "name one"),
     # flags
     ("hydrate s3://bench/in/ out --no-recursive", USAGE, "'--no-recursive'", "unknown flag", "did you mean"),
     ("hydrate s3://bench/in/ out --price-read 5", USAGE, "--price-read", "for --dry-run", "add it, or remove"),
@@ -139,7 +144,10 @@ ROWS = [
     ("export data s3://missing/o/", NOT_FOUND, "s3://missing/o/file", "404 NoSuchBucket", "check the bucket"),
     # local files
     ("hydrate s3://bench/in/ data/file", USAGE, "'data/file'", "exists and is not a directory", "move it away"),
-    ("hydrate s3://bench/in/ /proc/out", NOT_FOUND, "'/proc/out'", "cannot", "No such file or directory"),
+    ("hydrate s3://bench/in/ /proc/out", NOT_FOUND, "'/proc/out'", "No such file or directory", "use another directory"),
+    ("hydrate s3://bench/in/ /proc/1", NOT_FOUND, "'/proc/1'", "No such file or directory", "use another directory"),
+    ("hydrate s3://bench/in/ /proc/1/new/out", NOT_FOUND, "'/proc/1/new'", "No such file or directory", "use another directory"),
+    ("export data s3://bench/o/ --state /proc/1/state", NOT_FOUND, "'/proc/1/state'", "No such file or directory", "use another directory"),
     ("export data s3://bench/o/ HOME=here", USAGE, "nor HOME", "is an absolute path", "use --state DIR"),
     ("export data s3://bench/o/ HOME=here XDG_STATE_HOME=state", USAGE, "XDG_STATE_HOME", "is an absolute path", "use --state DIR"),
     ("hydrate file:///nowhere/in/ out", NOT_FOUND, "/nowhere/in", "No such file or directory", "check the bucket or directory"),
@@ -156,6 +164,7 @@ ROWS = [
     ("hydrate s3://bench/in/ loop/out", USAGE, "'loop/out'", "Too many levels of symbolic links", "replace the symbolic link"),
     (f"hydrate s3://bench/in/ {'n' * 300}", USAGE, "n" * 100, "File name too long", "use shorter names"),
     ("export data s3://bench/o/ --state half", USAGE, "'half", "Not a directory", "move it away"),
+    ("hydrate s3://bench/in/ held", USAGE, "'.held.cistern'", "Not a directory", "move it away"),
     ("status nowhere", NOT_FOUND, "'nowhere'", "not a pool", "name a directory"),
     ("doctor --pool relative", ENVIRONMENT, "'relative'", "is not DIR", "absolute DIR"),
     # credentials
@@ -271,6 +280,7 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     (tmp_path / "big").write_bytes(bytes((1 << 20) + 1))
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "key").write_text('{"type": "service_account"}')
+    (tmp_path / ".held.cistern").write_text("content")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("data")
     (tmp_path / "dangling").symlink_to("nowhere")

@@ -103,7 +103,7 @@ def test_invalid_arguments_of_a_mount_are_named(place, tmp_path):
     data, at = place
     for words, code, text in (
         ((data,), 2, "needs DIR and MOUNTPOINT"),
-        ((data, tmp_path / "nowhere"), 3, "cannot find the mount point"),
+        ((data, tmp_path / "nowhere"), 3, "MOUNTPOINT is an existing directory"),
         ((tmp_path / "nowhere", at), 3, "cannot find"),
         ((data, data), 2, "inside its own mount point"),
         (("--passthrough=maybe", data, at), 2, "auto, on or off"),

@@ -226,7 +226,7 @@ def test_an_unfinished_run_of_another_source_is_refused_until_it_is_given_up(tmp
             assert first.poll() is None
         first.kill()
     done = cistern("hydrate", f"file://{other}/", tmp_path / "out")
-    assert done.returncode == USAGE and "CIS1503" in done.stderr and str(source) in done.stderr
+    assert done.returncode == USAGE and "CIS1503" in done.stderr and str(source) in done.stderr and f"'{tmp_path}/out'" in done.stderr
     assert cistern("hydrate", f"file://{other}/", tmp_path / "out", "--no-resume").returncode == DONE
     assert tree(tmp_path / "out") == tree(other)
 
