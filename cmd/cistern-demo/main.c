@@ -5,6 +5,7 @@
 #include "demo.h"
 #include "util/clock.h"
 #include "util/file.h"
+#include "util/thread.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 
 enum { CHECKPOINTS_MAX = 256 };
-static const uint64_t train_before_kill_ns = 3 * NS_PER_SECOND;
+static const uint64_t train_before_kill_ns = 3 * NS_PER_SECOND, report_every_ns = 4 * NS_PER_SECOND;
 static const unsigned kills = 2;
 
 struct checkpoint {
@@ -42,7 +43,8 @@ struct story {
     size_t checkpoint_count;
     uint64_t reads, bytes_read, errors;
     char first_error[256];
-    uint64_t step_began_ns;
+    const char *step;
+    _Atomic uint64_t step_began_ns; /* report_time() reads it */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -54,11 +56,30 @@ static void interrupt(int)
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
 
+static void print_step(const char *step)
+{
+    printf("%s  %-10s ", isatty(STDOUT_FILENO) ? "\r\033[K" : "", step);
+}
+
 static void begin(struct story *s, const char *name)
 {
     s->step_began_ns = clock_now_ns();
-    printf("  %-10s ", name);
+    s->step = name;
+    print_step(name);
     fflush(stdout);
+}
+
+/* On a loaded machine a step takes long, and says nothing until its end. */
+static void *report_time(void *ctx)
+{
+    const struct story *s = ctx;
+    while (poll(NULL, 0, (int)(report_every_ns / NS_PER_MS)) == 0) {
+        char took[TIME_TEXT_MAX];
+        uint64_t spent_ns = clock_now_ns() - s->step_began_ns;
+        if (spent_ns >= report_every_ns)
+            fprintf(stderr, "(%s so far) ", duration_text(spent_ns, took));
+    }
+    return NULL;
 }
 
 static void step_done(const struct story *s, const char *fmt, ...) printf_like(2, 3);
@@ -69,6 +90,8 @@ static void step_done(const struct story *s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
+    if (isatty(STDOUT_FILENO)) /* in place of the times that the step took so far */
+        print_step(s->step);
     printf("%-88s %8s\n", line, duration_text(clock_now_ns() - s->step_began_ns, took));
 }
 
@@ -83,16 +106,12 @@ static char *rate_text(uint64_t bytes, uint64_t ns, char *buf)
 /* Called before each retry; false once a person interrupts the demo. */
 static bool go_on(const char *sentence)
 {
-    if (isatty(STDOUT_FILENO))
-        printf("\r\033[K  %-10s %.100s", "waiting", sentence);
+    if (isatty(STDOUT_FILENO)) {
+        print_step("waiting");
+        printf("%.100s", sentence);
+    }
     fflush(stdout);
     return !interrupted;
-}
-
-static void begin_again(const char *name)
-{
-    if (isatty(STDOUT_FILENO))
-        printf("\r\033[K  %-10s ", name);
 }
 
 /* ---- the volume -------------------------------------------------------------------------------------------------- */
@@ -161,7 +180,6 @@ static int publish(struct story *s, struct err *err)
     int r = demo_volume_publish(s->driver, &s->volume, go_on, err);
     if (r < 0)
         return r;
-    begin_again("publish");
     if (s->source)
         step_done(s, "hydrated and mounted at %s", s->volume.target);
     else
@@ -284,7 +302,6 @@ static int release(struct story *s, struct err *err)
     r = demo_volume_delete(s->driver, &s->volume, go_on, err);
     if (r < 0)
         return r;
-    begin_again("delete");
     step_done(s, "DeleteVolume: OK after the bucket had confirmed every checkpoint");
     return 0;
 }
@@ -390,7 +407,10 @@ static int run(struct story *s)
 {
     struct err err, cleaning;
     char took[TIME_TEXT_MAX];
+    pthread_t reporter;
     uint64_t began_ns = clock_now_ns();
+    s->step_began_ns = began_ns;
+    (void)!thread_start_named(&reporter, "report", report_time, s, ERR_IGNORED); /* only for people */
     printf("cistern demo: the life of a volume, from bucket to bucket\n");
     int r = play(s, &err);
     if (r < 0) {

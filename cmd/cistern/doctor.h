@@ -37,6 +37,9 @@ struct doctor_purpose {
 /* doctor_source.c: credentials, endpoint, clock skew, and the rights of each purpose. */
 void doctor_uri(const char *uri, const struct doctor_purpose *p);
 
+/* Until a request has ended; says on stderr that it waits. */
+void doctor_wait(struct doctor_store *d);
+
 /* doctor_rights.c: tries each right that a source or an export needs, by a request that needs no other right. */
 void doctor_try_source(struct doctor_store *d);
 void doctor_try_export(struct doctor_store *d);

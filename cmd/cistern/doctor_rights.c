@@ -92,7 +92,7 @@ static int run(struct trial *t, void (*ask)(struct trial *t))
     t->ask = ask;
     t->mail.deliver = deliver;
     loop_post(t->d->worker.loop, &t->mail);
-    sem_wait(&t->d->over);
+    doctor_wait(t->d);
     return t->code;
 }
 

@@ -6,11 +6,13 @@
 #include "store/store.h"
 #include "util/clock.h"
 #include "util/env.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 
 enum {
+    REPORT_SECONDS = 4, /* of a wait */
     SKEW_WARN_SECONDS = 60,
     SKEW_FAIL_SECONDS = 300
 }; /* S3 refuses signatures with a skew of 15 min, STS of 5 min */
@@ -76,6 +78,18 @@ static void report_clock(const struct clock_check *v)
     doctor_say_err(far > SKEW_FAIL_SECONDS ? DOCTOR_FAIL : DOCTOR_WARN, "clock", &err);
 }
 
+void doctor_wait(struct doctor_store *d)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    for (until.tv_sec += REPORT_SECONDS; sem_clockwait(&d->over, CLOCK_MONOTONIC, &until) != 0;)
+        if (errno == ETIMEDOUT) {
+            until.tv_sec += REPORT_SECONDS;
+            if (!globals.quiet && !globals.json)
+                fprintf(stderr, "cistern: waiting for an answer to '%s'\n", d->uri);
+        }
+}
+
 /* False: the store does not answer. */
 static bool reach_store(struct doctor_store *d)
 {
@@ -85,7 +99,7 @@ static bool reach_store(struct doctor_store *d)
     snprintf(url, sizeof url, "%s/", store_endpoint(d->store));
     struct clock_check v = {.mail.deliver = ask_for_clock, .d = d, .url = url};
     loop_post(d->worker.loop, &v.mail);
-    sem_wait(&d->over);
+    doctor_wait(d);
     if (!v.answered) {
         doctor_say_err(DOCTOR_FAIL, "endpoint", &v.err);
         return false;
@@ -126,7 +140,8 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
         return;
     }
-    struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = globals.stall_ns};
+    struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2,
+                              .stall_timeout_ns = globals.stall_ns ? globals.stall_ns : PATIENCE_NS};
     store_trust(d.store, &web);
     sem_init(&d.over, 0, 0);
     /* The new threads inherit the mask: only main takes a signal. */

@@ -37,6 +37,7 @@ def test_a_volume_lives_its_whole_life_and_leaves_nothing_behind():
     assert steps == ["bucket", "driver", "create", "publish", "train", "compare", "unpublish", "delete", "exported"]
     assert "2 x kill -9 of the mount, 0 errors" in run.stdout
     assert "302 files" in run.stdout
+    assert "s so far)" in run.stderr, "training is silent for 9 s"
     assert leftovers() == []
 
 

@@ -205,6 +205,7 @@ ROWS = [
     ("ls s3://bench/in/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
     ("hydrate s3://bench/in/ out --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/in/", "", "check"),
     ("export data s3://bench/o/ --endpoint http://127.0.0.1:HOLE --stall 12s --retries 1", TRANSIENT, "s3://bench/o/", "", "check"),
+    ("doctor s3://bench/in/ --endpoint http://127.0.0.1:HALF", ENVIRONMENT, "s3://bench/in/", "did not answer in time", "check the network"),
     ("doctor s3://bench/in/ --endpoint http://127.0.0.1:HOLE", ENVIRONMENT, "http://127.0.0.1:", "", "check"),
 ]
 
@@ -241,15 +242,26 @@ def close_each(listener):
             connection.close()
 
 
+def answer_half(listener):
+    """Sends the begin of a reply, and keeps the connection."""
+    kept = []
+    with contextlib.suppress(OSError):
+        while True:
+            kept.append(listener.accept()[0])
+            kept[-1].recv(1 << 16)
+            kept[-1].sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n<ListBucket")
+
+
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory):
     with minio.Minio() as server, socket.create_server(("127.0.0.1", 0), backlog=64) as hole, \
-            socket.create_server(("127.0.0.1", 0)) as closing, \
+            socket.create_server(("127.0.0.1", 0)) as closing, socket.create_server(("127.0.0.1", 0)) as half, \
             BucketServer("--tls", tmp_path_factory.mktemp("tls") / "certificate.pem") as tls:
         server.make_bucket("bench")
         threading.Thread(target=close_each, args=(closing,), daemon=True).start()
+        threading.Thread(target=answer_half, args=(half,), daemon=True).start()
         yield {"SERVER": server.port, "HOLE": hole.getsockname()[1], "CLOSING": closing.getsockname()[1],
-               "SECURE": tls.port}
+               "HALF": half.getsockname()[1], "SECURE": tls.port}
 
 
 def run(words, env, folder):
