@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pool/label.h"
 #include "pool/mount.h"
 #include "pool/record.h"
 #include "private.h"
@@ -22,7 +23,7 @@ int driver_check_view(const char *id, const struct record *have, const struct cs
                wants = q->context.len ? q->context : STR("none");
     if (have->has_group != q->has_group || have->group != q->group)
         return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
-    if (!str_eq(has, wants))
+    if (!label_eq(has, wants))
         return err_fail(err, ERR_BUSY, CIS_CONTEXT_DIFFERS,
                         "volume '%s': already staged with SELinux label '%.*s', but the pod has '%.*s'", id,
                         STR_FMT(has), STR_FMT(wants));

@@ -3,6 +3,7 @@
  * fixed number of inodes, and puts lost+found among the data. */
 #include "image.h"
 #include "loopdev.h"
+#include "pool/label.h"
 #include "pool/mount.h"
 #include "pool/signature.h"
 #include "pool/volume.h"
@@ -370,7 +371,7 @@ int image_set_label(const struct disk *d, const char *label, struct err *err)
     int r = mount_find(target, &m, &found, err);
     if (r < 0)
         return r;
-    bool same = label && m.label ? strcmp(label, m.label) == 0 : label == m.label;
+    bool same = label && m.label ? label_eq(str_of(label), str_of(m.label)) : label == m.label;
     return found && same ? 0 : mount_again(d, m.label, label, err);
 }
 

@@ -11,6 +11,7 @@ from .lost_mount_test import kill_keeper_and_driver
 
 Code = grpc.StatusCode
 ONE, OTHER = ("system_u:object_r:container_file_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c3,c4")
+UNSORTED = "system_u:object_r:container_file_t:s0:c2,c1"
 
 
 def labelled(label, mode=Mode.SINGLE_NODE_MULTI_WRITER):
@@ -85,6 +86,21 @@ def test_kernel_that_refuses_the_label_fails_the_stage_with_the_label(node, acce
                                    staging_target_path=str(node.staging(volume)))
     assert code == Code.INVALID_ARGUMENT and ONE in text and "Invalid argument" in text, text
     node.stage(volume, capability())
+
+
+@pytest.mark.parametrize("access", ["fuse", "bind"])
+def test_categories_in_another_order_are_the_same_label(node, contexts, access):
+    """mountinfo shows them as the kernel sorts them, a pod has them in any order."""
+    volume = node.client.create("pvc", access=access).volume_id
+    node.stage(volume, labelled(ONE))
+    node.publish(volume, cap=labelled(UNSORTED))
+    node.stage(volume, labelled(UNSORTED))
+    end_use(node, volume)
+    if access == "bind":
+        with subprocess.Popen(["cat"], cwd=node.folder_of(volume) / "data", stdin=subprocess.PIPE):  # as a running export
+            node.stage(volume, labelled(UNSORTED))
+            end_use(node, volume)
+    assert len(contexts()) == 1
 
 
 # ---- a bind mount: the label is that of the volume's image, which was mounted when the volume was created ----
