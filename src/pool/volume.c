@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 int volume_spec_read(int dir, const char *path, struct spec **ret, struct err *err)
@@ -53,23 +54,30 @@ char *volume_data_path(const struct volume *v)
     return str_dup(sbuf_str(&b));
 }
 
-static int check_attached(const struct volume *v, struct err *err)
+/* Asks the opened directory, not mountinfo: a stage may unmount the image to set its label, at any moment. */
+static int check_attached(const struct volume *v, int data, struct err *err)
 {
+    struct statx at;
     if (v->spec->backend != BACKEND_LOOP)
         return 0;
-    auto_mem char *path = volume_data_path(v);
-    bool mounted;
-    int r = mount_is_at(path, &mounted, err);
-    if (r < 0 || mounted)
-        return r;
+    if (statx(data, "", AT_EMPTY_PATH, 0, &at) != 0)
+        return err_sys(err, errno, "cannot stat '%s/" VOLUME_DATA "'", v->path);
+    if (at.stx_attributes & STATX_ATTR_MOUNT_ROOT)
+        return 0;
     return err_fail(err, ERR_BUSY, CIS_VOLUME_NOT_ATTACHED,
-                    "the volume '%s' is not attached: nothing is mounted on '%s'", v->spec->id.text, path);
+                    "the volume '%s' is not attached: nothing is mounted on '%s/" VOLUME_DATA "'", v->spec->id.text,
+                    v->path);
 }
 
 int volume_data(const struct volume *v, int *ret_fd, struct err *err)
 {
-    int r = check_attached(v, err);
-    return r < 0 ? r : dir_open(v->dir, VOLUME_DATA, ret_fd, err);
+    auto_fd data = -1;
+    int r = dir_open(v->dir, VOLUME_DATA, &data, err);
+    if (r == 0)
+        r = check_attached(v, data, err);
+    if (r == 0)
+        *ret_fd = take_fd(&data);
+    return r;
 }
 
 int volume_check_uncovered(const struct volume *v, struct err *err)

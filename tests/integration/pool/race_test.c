@@ -193,12 +193,56 @@ static void a_thousand_volumes_leave_nothing_behind(void **state)
     assert_int_equal(rmdir(at("thousand/trash")), 0);
 }
 
+enum { REMOUNTS = 300 };
+
+/* As a stage that sets the label of an image. */
+static void *mount_again_and_again(void *arg)
+{
+    _Atomic unsigned *mounts = arg;
+    while (*mounts < REMOUNTS) {
+        must(mount_make("none", at("bare/data"), "tmpfs", 0, NULL, &err));
+        ++*mounts;
+        must(mount_unmount(at("bare/data"), 0, true, &err));
+    }
+    return NULL;
+}
+
+static void data_of_an_image_that_is_mounted_again_is_never_the_bare_mount_point(void **state)
+{
+    (void)state;
+    _Atomic unsigned mounts = 0;
+    unsigned opened = 0;
+    struct stat bare, st;
+    pthread_t thread;
+    auto_mem char *data = str_dup(str_of(at("bare/data"))), *path = str_dup(str_of(at("bare")));
+    auto_spec spec = wanted("bare", MIB);
+    spec->backend = BACKEND_LOOP;
+    assert_true(mkdir(path, 0755) == 0 && mkdir(data, 0755) == 0 && stat(data, &bare) == 0);
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct volume v = {.path = path, .dir = dir, .spec = spec};
+    pthread_create(&thread, NULL, mount_again_and_again, &mounts);
+    while (mounts < REMOUNTS) {
+        struct err err;
+        int fd, r = volume_data(&v, &fd, &err);
+        if (r < 0) {
+            assert_int_equal(err.id, CIS_VOLUME_NOT_ATTACHED);
+            continue;
+        }
+        assert_true(fstat(fd, &st) == 0 && st.st_dev != bare.st_dev); /* /tmp may be a tmpfs, too */
+        opened++;
+        close(fd);
+    }
+    pthread_join(thread, NULL);
+    assert_true(opened > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(racing_reservations_promise_no_byte_twice),
         cmocka_unit_test(the_same_name_at_once_gives_one_volume),
         cmocka_unit_test(a_thousand_volumes_leave_nothing_behind),
+        cmocka_unit_test(data_of_an_image_that_is_mounted_again_is_never_the_bare_mount_point),
     };
     return cmocka_run_group_tests(tests, enter_place, leave_place);
 }
