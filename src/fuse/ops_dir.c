@@ -30,7 +30,7 @@ static bool is_dot(const char *name)
     return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-/* 0: added, or skipped because it was removed; 1: no room. */
+/* 0: added; 1: no room. */
 static int add(struct dir_reader *l, const struct linux_dirent64 *d)
 {
     struct stat st = {.st_ino = d->d_ino, .st_mode = (mode_t)d->d_type << 12};
@@ -48,10 +48,9 @@ static int add(struct dir_reader *l, const struct linux_dirent64 *d)
         return 1;
     struct fuse_entry_param e = {.attr = st};
     int r = is_dot(d->d_name) ? 0 : node_entry(l->request, l->dir, d->d_name, &e);
-    if (r == -ENFILE || r == -EOVERFLOW)
-        return 1;
+    /* A name without attributes: a lookup reports the error. Without the name, an empty reply would end the listing. */
     if (r < 0)
-        e = (struct fuse_entry_param){.attr = st}; /* a name without attributes: a lookup reports the error */
+        e = (struct fuse_entry_param){.attr = st};
     l->len += fuse_add_direntry_plus(l->req, at, left, d->d_name, &e, d->d_off);
     l->entries++;
     return 0;

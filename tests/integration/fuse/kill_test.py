@@ -6,6 +6,10 @@ reply. The result of the call and the lower directory must be as if it had not d
 
 import mmap
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -269,3 +273,38 @@ def test_an_answer_that_the_kernel_could_not_copy_out_of_the_dying_process_is_gi
         (volume.data / name).touch()
     assert set(os.listdir(volume.path)) == names
     assert volume.status()["restarts"] == "1", "the process did not die where it should"
+
+
+LISTER = """
+import contextlib, os, sys
+for entry in os.scandir(sys.argv[1]):
+    with contextlib.suppress(FileNotFoundError):
+        entry.stat()  # so that the kernel asks for attributes with the next names, too
+    print(entry.name)
+"""
+
+
+def is_stopped(volume):
+    stat = Path(f"/proc/{volume.keeper.pid('v')}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_names_that_come_into_a_listing_while_the_process_dies_are_listed(volumes, monkeypatch):
+    """The dying process has counted the entries of a whole reply. The next one finds others at the same offset."""
+    monkeypatch.setenv("CISTERN_TEST_STOP", "readdir:before-reply")
+    volume = volumes("v", "exclusive", "must")
+    for n in range(700):
+        (volume.data / f"{n:03}").touch()
+    order = os.listdir(volume.data)
+    with subprocess.Popen([sys.executable, "-c", LISTER, volume.path], stdout=subprocess.PIPE, text=True) as lister:
+        stops = 0
+        while lister.poll() is None:
+            mounts.wait_for("a stop", lambda: lister.poll() is not None or is_stopped(volume))
+            stops += 1
+            if stops == 2:
+                for name in order[:-100]:
+                    (volume.data / name).unlink()
+                volume.kill()
+            elif lister.poll() is None:
+                volume.kill(signal.SIGCONT)
+        assert stops > 2 and set(order[-100:]) <= set(lister.stdout.read().split())
