@@ -18,7 +18,7 @@ from servers import minio
 from servers.answering import Answering
 from servers.bucket import BucketServer
 
-USAGE, NOT_FOUND, DENIED, TRANSIENT, FULL, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 6, 9, 10
+USAGE, NOT_FOUND, DENIED, TRANSIENT, FULL, MISMATCH, EMPTY, ENVIRONMENT = 2, 3, 4, 5, 6, 7, 9, 10
 SIGN_OF_LIFE_SECONDS = 10
 
 # Command, exit code, and words of the answer: object, cause, next step. SERVER and HOLE are ports: MinIO, and a listener
@@ -404,6 +404,34 @@ def test_a_web_server_is_not_taken_for_a_store_without_the_key(tmp_path):
 def test_a_server_that_wants_tls_is_answered_by_https(tmp_path, server):
     code, said = refused(tmp_path, (400, {}, PLAIN[server]), "ls", "s3://bench/in/")
     assert code == USAGE and "has TLS" in said and "write https://" in said, said
+
+
+LISTED = b'"9a0364b9e99bb480dd25e1f0284c8555"'
+ERROR_DOCUMENTS = {
+    "s3": (b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>in/one</Key><ETag>" + LISTED +
+           b"</ETag><Size>7</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents></ListBucketResult>",
+           b"<Error><Code>InternalError</Code><Message>words</Message></Error>"),
+    "gs": (b'{"items": [{"name": "in/one", "size": "7", "generation": "1", "crc32c": "AAAAAA==", "updated": "2026-01-01T00:00:00Z"}]}',
+           b'{"error": {"code": 500, "message": "words"}}'),
+}
+
+
+@pytest.mark.parametrize("scheme", ERROR_DOCUMENTS)
+@pytest.mark.parametrize("is_as_long", [False, True])
+def test_an_error_document_with_status_200_becomes_no_file(tmp_path, scheme, is_as_long):
+    listing, document = ERROR_DOCUMENTS[scheme]
+    document = document[:7] if is_as_long else document
+
+    def answer(request):
+        is_object = request.path.startswith("/bench/in/one") or "alt=media" in request.path
+        return 200, {"etag": LISTED.decode()} if is_object else {}, document if is_object else listing
+
+    with Answering(answer) as server:
+        env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret", STORAGE_EMULATOR_HOST=server.url)
+        code, said, _ = run(["hydrate", f"{scheme}://bench/in/", "out", "--endpoint", server.url, "--path-style"], env, tmp_path)
+    cause = "of the received bytes is" if is_as_long else "the reply has"
+    assert code == MISMATCH and "one: " in said and cause in said and "check" in said, said
+    assert not (tmp_path / "out/one").exists()
 
 
 def test_a_head_that_is_rejected_without_words_is_answered_by_its_usual_causes(tmp_path):

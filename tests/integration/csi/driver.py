@@ -16,7 +16,7 @@ from grpc_tools import protoc
 from paths import BUILD, TOP
 
 MIB = 1 << 20
-PATIENCE = 120  # seconds to start or end a driver: the machine may be busy
+PATIENCE = 120  # seconds for a call, and to start or end a driver: the machine may be busy
 
 
 def _stubs():
@@ -49,7 +49,7 @@ class Client:
         self.stubs = [csi_grpc.IdentityStub(self.channel), csi_grpc.ControllerStub(self.channel),
                       csi_grpc.NodeStub(self.channel)]
 
-    def call(self, method, timeout=30, **fields):
+    def call(self, method, timeout=PATIENCE, **fields):
         stub = next(s for s in self.stubs if hasattr(s, method))
         return getattr(stub, method)(getattr(csi, method + "Request")(**fields), timeout=timeout)
 

@@ -192,9 +192,9 @@ def test_an_object_of_another_checksum_never_counts_as_exported(bucket, folder):
 
 
 @pytest.mark.parametrize("op, conflict", [("head", "fail"), ("put", "overwrite")])
-def test_412_without_a_condition_does_not_count_as_changed_file(bucket, folder, op, conflict):
-    bucket.fault(f"op={op},key=p/small-7,do=status:412")
-    done = export(bucket, folder, "--conflict", conflict)
+def test_412_without_a_condition_does_not_count_as_changed_file(unconditional_bucket, folder, op, conflict):
+    unconditional_bucket.fault(f"op={op},key=p/small-7,do=status:412")
+    done = export(unconditional_bucket, folder, "--conflict", conflict)
     assert done.returncode == 1 and "small-7" in done.stderr, (done.stdout, done.stderr)
     assert "a condition that was not set" in done.stderr, done.stderr
     assert verdict(folder)["done"]["files"] == 20

@@ -331,7 +331,7 @@ def test_label_of_a_mount_is_known_after_a_take_over(volumes, tmp_path, monkeypa
         older = volume.keeper.process
         volume.keeper.start()
         assert older.wait(10) == 0
-    assert volume.status()["state"] == "serving"
+    mounts.wait_for("a mount process that serves", lambda: volume.status()["state"] == "serving")
 
 
 def test_mount_process_whose_keeper_died_before_it_began_does_not_serve(disk, tmp_path, mirrors):

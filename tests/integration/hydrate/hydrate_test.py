@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture
 def source(tmp_path):
-    return make_source(tmp_path / "source")
+    return make_source(tmp_path / "source", small=100)
 
 
 @pytest.mark.asan

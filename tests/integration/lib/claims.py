@@ -235,9 +235,7 @@ class World:
         return self
 
     def stop(self):
-        self.stopping.set()
-        if self.player.is_alive():
-            self.player.join()
+        self.stop_player()
         for name in list(self.children):
             self.kill(name)
         self.cluster.stop()
@@ -259,6 +257,11 @@ class World:
         """Sets fields of all nodes: every_node(hydrates=False)."""
         for node in self.nodes:
             vars(node).update(fields)
+
+    def stop_player(self):
+        self.stopping.set()
+        if self.player.is_alive():
+            self.player.join()
 
     def play(self):
         c = self.cluster

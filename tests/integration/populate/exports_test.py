@@ -8,7 +8,7 @@ import pytest
 from integration.lib.claims import API, condition, now, running_world, wait_for
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world():
     with running_world(flags=["--export-max-concurrent=4", "--export-max-concurrent-per-node=1"]) as w:  # half of them for a namespace
         yield w
@@ -65,6 +65,7 @@ def test_no_more_than_the_limits_export_at_once_and_who_came_first_goes_first(wo
         time.sleep(0.02)
     assert most <= 3  # two, and one whose end the controller has not seen yet
     world.wait_for_nothing_left()
+    world.every_node(exports=None)
 
 
 def hydrating(world):

@@ -11,6 +11,7 @@ SILENCE_SECONDS = 90
 
 def test_a_controller_warns_of_no_watch_while_nothing_happens():
     with running_world() as world:
+        world.stop_player()
         began = len(world.log())
         time.sleep(SILENCE_SECONDS)
         logged = world.log()[began:].splitlines()

@@ -11,7 +11,7 @@ from paths import BUILD
 FINALIZER = "cistern.io/populate-target-protection"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world():
     with running_world() as w:
         yield w

@@ -269,8 +269,7 @@ def lists_of_pods(world):
 def test_many_claims_with_a_mistake_leave_requests_to_other_namespaces():
     with running_world(nodes=1) as world:
         world.make_namespace("noisy")
-        world.stopping.set()  # the played nodes list pods, too
-        world.player.join()
+        world.stop_player()  # the played nodes list pods, too
         before, began = lists_of_pods(world), time.monotonic()
         for i in range(250):
             world.make_claim("noisy", f"claim-{i}", source="missing")

@@ -19,7 +19,7 @@ def ls(server, uri, *flags, scheme="s3", code=0):
     env = clean_environment(**KEYS, STORAGE_EMULATOR_HOST=server.url)
     where = ["--endpoint", server.url] if scheme == "s3" else ["--endpoint", server.url, "--anonymous"]
     done = subprocess.run([CISTERN, "ls", "-r", *where, *flags, f"{scheme}://{uri}"], env=env,
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout.splitlines()
 

@@ -256,15 +256,6 @@ static void get_of_a_range_gives_its_bytes_or_an_error(void **state)
     call_free(&c);
 }
 
-static int pause_once(void *ctx, const char *bytes, size_t len)
-{
-    struct here_call *c = ctx;
-    if (c->calls++ == 0)
-        return WEB_PAUSE;
-    sbuf_add(&c->data, (struct str){bytes, len});
-    return 0;
-}
-
 struct resumer {
     struct timer timer;
     struct here_call *call;
@@ -276,14 +267,25 @@ static void fire_resume(struct timer *t)
     store_resume(r->call->job);
 }
 
-static void make_paused_get(struct here_call *c)
+/* A resume before the pause would have no effect: the timer is set with the pause. */
+static int pause_once(void *ctx, const char *bytes, size_t len)
 {
     static struct resumer r;
+    struct here_call *c = ctx;
+    if (c->calls++ == 0) {
+        r = (struct resumer){.timer.fire = fire_resume, .call = c};
+        loop_timer_set(c->here->worker.loop, &r.timer, 20 * NS_PER_MS);
+        return WEB_PAUSE;
+    }
+    sbuf_add(&c->data, (struct str){bytes, len});
+    return 0;
+}
+
+static void make_paused_get(struct here_call *c)
+{
     struct store_object o = {.key = STR("f")};
     struct store_get g = {.object = &o, .len = 3, .ctx = c, .on_data = pause_once, .on_done = call_done};
     c->job = store_get(c->here->store, &c->here->worker, &g);
-    r = (struct resumer){.timer.fire = fire_resume, .call = c};
-    loop_timer_set(c->here->worker.loop, &r.timer, 20 * NS_PER_MS);
 }
 
 static void refused_bytes_are_delivered_again(void **state)
