@@ -35,7 +35,8 @@ apt_install() {
     installed "$@" && return 0
     export DEBIAN_FRONTEND=noninteractive
     apt-get -qq update
-    apt-get -qq install --no-install-recommends -y "$@" >/dev/null
+    # Another apt-get may be running, for example that of a machine's first boot.
+    apt-get -qq -o DPkg::Lock::Timeout=300 install --no-install-recommends -y "$@" >/dev/null
 }
 
 system_fuse_version() {

@@ -19,6 +19,7 @@ echo '[  PASSED  ] 5 test(s).' >"$2"
 PYTEST = """#!/bin/sh
 # python -m pytest --junit-xml=FILE ...: tests 1 to $FLAKY fail at first; another script is run as it is.
 [ "$1" = -m ] || exec {python} "$@"
+echo "$*" >>{folder}/calls
 file=${{3#--junit-xml=}}
 case $* in *--last-failed*) failures=0 inner= ;; *) failures=$FLAKY inner='<failure/>' ;; esac
 {{
@@ -43,24 +44,25 @@ exit 1
 """
 
 
-def run_integration(tmp_path, flaky):
-    (tmp_path / "tests").mkdir()
+def run_stages(tmp_path, flaky, *stages):
+    (tmp_path / "tests").mkdir(exist_ok=True)
     for name in ("run", "junit_counts.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests" / name)
     (tmp_path / "cache/python/bin").mkdir(parents=True)
     (tmp_path / "bin").mkdir()
-    programs = {"bin/cmake": "#!/bin/sh\n", "bin/ctest": CTEST, "cache/python/bin/python": PYTEST.format(python=sys.executable)}
+    programs = {"bin/cmake": "#!/bin/sh\n", "bin/ctest": CTEST,
+                "cache/python/bin/python": PYTEST.format(python=sys.executable, folder=tmp_path)}
     for path, text in programs.items():
         (tmp_path / path).write_text(text)
         (tmp_path / path).chmod(0o755)
-    return subprocess.run([tmp_path / "tests/run", "disks", "integration"], capture_output=True, text=True, timeout=60, check=False,
+    return subprocess.run([tmp_path / "tests/run", *stages], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CISTERN_CACHE": f"{tmp_path}/cache",
                                "FLAKY": str(flaky)})
 
 
 @pytest.mark.parametrize("flaky", [1, 3])
 def test_up_to_three_tests_that_pass_when_run_again_are_named(tmp_path, flaky):
-    done = run_integration(tmp_path, flaky)
+    done = run_stages(tmp_path, flaky, "disks", "integration")
     assert done.returncode == 0, done.stdout + done.stderr
     named = [line for line in done.stdout.splitlines() if line.startswith("PASSED ONLY WHEN RUN AGAIN ")]
     assert len(set(named)) == flaky
@@ -69,10 +71,26 @@ def test_up_to_three_tests_that_pass_when_run_again_are_named(tmp_path, flaky):
 
 
 def test_four_tests_that_pass_when_run_again_fail_the_run(tmp_path):
-    done = run_integration(tmp_path, 4)
+    done = run_stages(tmp_path, 4, "disks", "integration")
     assert done.returncode == 1
     assert "FAILED 4 tests passed only when run again, 3 at most" in done.stdout
     assert done.stdout.splitlines()[-1] == "9 passed, 1 failed"
+
+
+def test_stages_that_run_beside_each_other_do_not_share_what_failed_last(tmp_path):
+    done = run_stages(tmp_path, 1, "asan-integration", "integration")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "2 passed, 0 failed", done.stdout
+    places = re.findall(r"cache_dir=(\S+)", (tmp_path / "calls").read_text())
+    assert len(places) == 4 and len(set(places)) == 2, places  # each runs its failures again
+
+
+def test_a_stage_that_runs_beside_others_and_is_killed_fails_the_run(tmp_path):
+    (tmp_path / "tests/lint").mkdir(parents=True)
+    (tmp_path / "tests/lint/run").write_text("#!/bin/sh\nkill -9 $PPID\n")
+    (tmp_path / "tests/lint/run").chmod(0o755)
+    done = run_stages(tmp_path, 0, "lint", "disks")
+    assert done.returncode == 1 and "FAILED lint: ended early" in done.stdout, done.stdout
+    assert done.stdout.splitlines()[-1] == "5 passed, 1 failed"
 
 
 def test_the_file_that_took_longest_in_the_last_run_is_first(tmp_path):
