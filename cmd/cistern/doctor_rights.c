@@ -286,7 +286,7 @@ static int try_upload(struct trial *t, unsigned *ret_requests)
     return 0;
 }
 
-/* An export needs no right to delete versions: their rest is a warning. */
+/* An export needs no right to delete versions: a version that stays is a warning only. */
 static void remove_versions(struct trial *t)
 {
     unsigned left = 0;

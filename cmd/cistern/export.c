@@ -14,15 +14,12 @@
 #include "pool/record.h"
 #include "pool/volume.h"
 #include "util/clock.h"
-#include "util/env.h"
 #include "util/file.h"
 #include "util/thread.h"
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 enum { POOL_THREADS = 8 };
 static const uint64_t tick_ns = 100 * NS_PER_MS, progress_every_ns = 500 * NS_PER_MS;

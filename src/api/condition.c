@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/condition.h"
-#include "util/clock.h"
 #include "util/json_fields.h"
 #include <assert.h>
 #include <stdio.h>

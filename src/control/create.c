@@ -6,7 +6,6 @@
 #include "claim.h"
 #include "order.h"
 #include "private.h"
-#include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
 

@@ -2,7 +2,6 @@
 /* Reads and writes the objects of the API server, and reads the informers' copies. */
 #include "private.h"
 #include "util/clock.h"
-#include "util/names.h"
 #include <stdio.h>
 
 /* Kept of the caller's deadline, to write the answer and have it read. */

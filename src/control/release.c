@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "release.h"
 #include "spec/release_state.h"
-#include "util/clock.h"
 #include <inttypes.h>
 
 /* ---- of a release that was asked for ----------------------------------------------------------------------------- */

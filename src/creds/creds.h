@@ -56,7 +56,8 @@ void *creds_self(const struct creds *c);
 /* Ends a fetch with an identity, which is consumed, or an error. */
 void creds_fetched(struct creds *c, struct creds_identity *own_i, const struct err *err);
 
-/* Before a fetch fails: no other fetch starts within pause_ns, nor within the pause of an earlier failure. */
+/* Called before a fetch reports its failure: no other fetch starts within pause_ns, nor within the pause of an earlier
+ * failure. */
 void creds_pause(struct creds *c, uint64_t pause_ns);
 
 /* A caller that waits for an identity. `ready` is called once on `home`, with `identity` (owned by the waiter) or

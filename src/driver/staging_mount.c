@@ -231,7 +231,8 @@ int staging_mount_open(struct driver *d, struct space *s, const struct volume *v
     if (r < 0 || found == ALIVE)
         return r;
     if (found == DEAD)
-        return err_set(err, ERR_AGAIN, "volume '%s': its keeper died right after it mounted it", v->spec->id.text);
+        return err_set(err, ERR_AGAIN, "volume '%s': the keeper died right after it had mounted the volume",
+                       v->spec->id.text);
     return err_fail(err, ERR_BUSY, CIS_STAGING_NOT_RESTORED, "volume '%s': cannot be mounted at '%s': %s",
                     v->spec->id.text, have->staged,
                     found == FOREIGN ? "another file system is mounted there" : "it is mounted elsewhere");

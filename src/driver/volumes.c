@@ -4,7 +4,6 @@
 #include "pool/mount.h"
 #include "pool/record.h"
 #include "private.h"
-#include "util/clock.h"
 #include "util/file.h"
 #include "util/log.h"
 #include <fcntl.h>

@@ -4,7 +4,6 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/hash.h"
-#include "util/mem.h"
 #include <inttypes.h>
 #include <stdio.h>
 

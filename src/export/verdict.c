@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verdict.h"
 #include "pool/volume.h"
-#include "util/clock.h"
 #include "util/file.h"
 #include "util/json_fields.h"
 #include <assert.h>

@@ -133,7 +133,7 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const cha
     reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
 }
 
-/* Opened for reading, to identify the file and as its backing: the kernel opens it again for the user. */
+/* The descriptor identifies the file and becomes its backing. The kernel opens the file once more, for the user. */
 static int create_act(struct request *rq, fuse_req_t req, int dir, const char *name, mode_t mode, int flags)
 {
     auto_fsuid user = fsuid_set(rq->session, req, mode);

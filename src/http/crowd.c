@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crowd.h"
 #include "private.h"
-#include "util/mem.h"
 #include "util/thread.h"
 #include <sys/socket.h>
 

@@ -2,7 +2,6 @@
 /* Starts a run: opens its state, makes its threads, and frees both. */
 #include "private.h"
 #include "util/cgroup.h"
-#include "util/file.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>

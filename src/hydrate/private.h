@@ -51,7 +51,7 @@ struct hydrate {
     struct hydrate_faults faults;
     struct hydrate_driver driver;
     struct hydrate_barrier barrier;
-    pthread_mutex_t conflict_lock; /* one thread displaces at a time; guards the disk, not fields */
+    pthread_mutex_t conflict_lock; /* one thread at a time moves files out of the way; guards the disk, not fields */
 };
 
 /* object.c: an object of the catalog, as the store and the target see it. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/uring.h"
-#include "util/clock.h"
 #include "util/str.h"
 #include <assert.h>
 #include <liburing.h>

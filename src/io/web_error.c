@@ -97,7 +97,7 @@ static const struct web_error_row *row_of(const struct web_failure *f)
     return &other;
 }
 
-/* Without the subject of a server's certificate: a tenant who chose the server reads the error. */
+/* Omits the subject of the server's certificate: a tenant who chose the server reads the error. */
 static const char *detail_of(const struct web_failure *f)
 {
     if (is_unresolved(f))

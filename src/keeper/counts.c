@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "counts.h"
-#include "util/clock.h"
 #include "util/macro.h"
 #include <errno.h>
 #include <linux/fuse.h>

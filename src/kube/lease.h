@@ -47,7 +47,7 @@ static inline uint64_t kube_lease_left_ns(const struct kube_lease *l)
     return until > now ? until - now : 0;
 }
 
-/* on_stopped may come a moment after it turned false. NULL: there is no election, so always true. */
+/* It may turn false a moment before on_stopped is called. NULL: there is no election, so always true. */
 static inline bool kube_lease_is_held(const struct kube_lease *l)
 {
     return !l || kube_lease_left_ns(l) > 0;

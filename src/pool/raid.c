@@ -2,7 +2,6 @@
 #include "pool/raid.h"
 #include "pool/mount.h"
 #include "tool.h"
-#include "util/file.h"
 #include "util/log.h"
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pool/signature.h"
-#include "util/file.h"
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "claim.h"
-#include "util/names.h"
 #include <assert.h>
 
 static struct claim_step wait_for(const char *why)

@@ -4,7 +4,6 @@
 #include "claim.h"
 #include "claim_patch.h"
 #include "util/clock.h"
-#include "util/names.h"
 #include <stdio.h>
 
 #define POLL_NS (200 * NS_PER_MS)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/release_state.h"
-#include "util/macro.h"
 #include <stddef.h>
 
 /* Does the volume have bytes that must be in the bucket first? */

@@ -185,7 +185,7 @@ static void end_waking(struct budget *b, struct budget_wake *entry)
     pthread_cond_broadcast(&b->woken);
 }
 
-/* One at a time: one returned slice may serve several small requests. */
+/* One request at a time, until none fits: a returned slice may be enough for several small ones. */
 static void grant_all(struct budget *b)
 {
     for (;;) {

@@ -81,7 +81,7 @@ static void read_error(const json *j, struct str *code, struct str *message)
     *code = j ? json_str_at(j, "error.errors.0.reason") : STR_NULL;
 }
 
-/* A listing and an upload of one request name no object that must exist. */
+/* A listing, and an upload in one request, name no object that must exist already. */
 static bool says_no_bucket(const struct store_call *c, int status, struct str message)
 {
     if (status == 404 && (c->job.op == JOB_LIST || c->job.op == JOB_PUT))

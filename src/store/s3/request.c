@@ -5,7 +5,6 @@
 #include "s3.h"
 #include "util/clock.h"
 #include "util/encode.h"
-#include "util/env.h"
 #include "util/hash.h"
 #include "util/log.h"
 #include <stdio.h>
@@ -255,8 +254,8 @@ static bool move_to(struct store_call *c, const struct redirect *to)
     }
     pthread_mutex_unlock(&s3->lock);
     if (is_news)
-        log_event(LOG_WARN, "bucket is in another region: requests go there; use --region to save the detour", "bucket",
-                  c->job.store->bucket, "region", to->region, NULL);
+        log_event(LOG_WARN, "bucket is in another region: requests go there; set --region to send them there at once",
+                  "bucket", c->job.store->bucket, "region", to->region, NULL);
     s3_of(c)->moved = true;
     return true;
 }
