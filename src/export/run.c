@@ -91,6 +91,17 @@ static void make_transfers(struct export_run *r)
     }
 }
 
+/* No file that was sent is at fault; `path` is the first one that the failure concerns. */
+static void report_failure(struct export_run *r, struct str path, uint64_t bytes, struct err *err)
+{
+    const struct run_result result = {.event = RUN_FAILED, .path = path, .size_bytes = bytes, .err = err};
+    if (err->id == 0)
+        err_advise(err, CIS_FILE_NOT_EXPORTED);
+    verdict_add_failure(&r->counts, path, bytes, err);
+    if (r->o.on_result)
+        r->o.on_result(r->o.ctx, &result);
+}
+
 static void count_files(struct export_run *r)
 {
     struct verdict *c = &r->counts;
@@ -106,13 +117,10 @@ static void count_files(struct export_run *r)
         c->done_bytes += f->sent ? f->size_bytes : 0;
     }
     c->skipped_files = r->plan.skipped;
-    if (r->plan.error_count > 0 && r->plan.error.id == 0)
-        err_advise(&r->plan.error, CIS_FILE_NOT_EXPORTED);
-    for (uint64_t i = 0; i < r->plan.error_count; i++)
+    if (r->plan.error_count > 0)
+        report_failure(r, str_of(r->plan.error_path), 0, &r->plan.error);
+    for (uint64_t i = 1; i < r->plan.error_count; i++)
         verdict_add_failure(c, str_of(r->plan.error_path), 0, &r->plan.error);
-    struct run_result failed = {.event = RUN_FAILED, .path = str_of(r->plan.error_path), .err = &r->plan.error};
-    if (r->plan.error_count > 0 && r->o.on_result)
-        r->o.on_result(r->o.ctx, &failed);
 }
 
 static int make_signal(struct export_run *r, struct err *err)
@@ -339,10 +347,7 @@ static void fail_the_rest(struct export_run *r)
     uint64_t files = c->pending_files, bytes = c->pending_bytes;
     if (files == 0)
         return;
-    verdict_add_failure(c, path, bytes, &err);
-    struct run_result result = {.event = RUN_FAILED, .path = path, .size_bytes = bytes, .err = &err};
-    if (r->o.on_result)
-        r->o.on_result(r->o.ctx, &result);
+    report_failure(r, path, bytes, &err);
     c->failed_files += files - 1;
     c->pending_files = c->pending_bytes = 0;
 }
@@ -353,7 +358,7 @@ static int judge(struct export_run *r, struct err *err)
     struct err unwritten;
     /* Flush the logbook first: a verdict DONE lets the volume be deleted, and depends on it. */
     if (logbook_flush(r->logbook, &unwritten) < 0)
-        verdict_add_failure(c, STR("."), 0, &unwritten);
+        report_failure(r, STR("."), 0, &unwritten);
     if (r->stop.over_deadline)
         fail_the_rest(r);
     bool stopped = atomic_load(&r->stop.requested) && !r->stop.over_deadline && !r->stop.is_refused;
