@@ -9,7 +9,7 @@ import pytest
 from paths import CISTERN
 from servers.answering import Answering
 
-pytestmark = [pytest.mark.asan, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asan
 DONE, MISMATCH, ENVIRONMENT = 0, 7, 10
 PATIENCE = ("--anonymous", "--retries", "2", "--stall", "5s")
 
