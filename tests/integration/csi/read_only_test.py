@@ -35,8 +35,11 @@ def kill_ext4(pool):
 
 
 def repair(driver):
-    """After stop_machine()."""
-    subprocess.run(["e2fsck", "-fy", driver.pool.with_name(f"{driver.pool.name}.img")], stdout=subprocess.DEVNULL, check=False)
+    """After stop_machine(). A mount namespace that another process made may keep the broken file system alive for a moment,
+    and mount(8) would take its device again."""
+    image = driver.pool.with_name(f"{driver.pool.name}.img")
+    wait_for(lambda: not subprocess.run(["losetup", "--associated", image], capture_output=True, check=True).stdout)
+    subprocess.run(["e2fsck", "-fy", image], stdout=subprocess.DEVNULL, check=False)
     driver.mount()
 
 
