@@ -7,7 +7,6 @@
 enum {
     PAGE_DEFAULT = 500,
     USELESS_MAX = 3, /* after this number of successive watches that are silent or unreadable, list again */
-    RESYNC_SLICES = 64,
 };
 
 #define PAGE_TIMEOUT_NS (60 * NS_PER_SECOND)
@@ -211,16 +210,6 @@ static void pause_ended(struct timer *t)
 
 /* ---- start and end ----------------------------------------------------------------------------------------------- */
 
-static void resynced(struct timer *t)
-{
-    struct kube_informer *i = container_of(t, struct kube_informer, resync);
-    loop_timer_set(i->kube->loop, t, i->options.resync_ns / RESYNC_SLICES);
-    if (!kube_informer_has_synced(i))
-        return;
-    copy_resync(i, i->resync_slice, RESYNC_SLICES);
-    i->resync_slice = (i->resync_slice + 1) % RESYNC_SLICES;
-}
-
 static void make_metrics(struct kube_informer *i)
 {
     const char *kind = i->options.resource->plural;
@@ -250,15 +239,12 @@ struct kube_informer *kube_informer_new(struct kube *k, const struct kube_inform
     if (!o->decides_nothing)
         make_metrics(i);
     i->again.fire = pause_ended;
-    i->resync.fire = resynced;
     while (indexes < KUBE_INDEXES_MAX && (o->indexes[indexes].value || o->indexes[indexes].member))
         indexes++;
     informer_objects_init(&i->objects, i->options.indexes, indexes);
     line_splitter_init(&i->lines);
     pthread_mutex_init(&i->lock, NULL);
     pause_for(i, 0);
-    if (o->resync_ns)
-        loop_timer_set(k->loop, &i->resync, o->resync_ns / RESYNC_SLICES);
     return i;
 }
 
@@ -268,7 +254,6 @@ void kube_informer_free(struct kube_informer *i)
         return;
     assert(loop_is_mine(i->kube->loop) && list_is_empty(&i->waiters));
     loop_timer_cancel(i->kube->loop, &i->again);
-    loop_timer_cancel(i->kube->loop, &i->resync);
     if (i->job)
         kube_abandon(i->job);
     informer_objects_done(&i->objects);

@@ -30,7 +30,6 @@ struct kube_informer_options {
      * .resourceVersion have to stay. */
     void (*transform)(void *ctx, json *object);
     bool keep_managed_fields; /* transform removes metadata.managedFields where they are not needed */
-    uint64_t resync_ns;       /* interval of on_updated for every object, spread over the interval; 0: never */
     uint64_t silence_ns;      /* a watch without a byte for this time is started again; 0: 75 s */
     size_t objects_max;       /* 0: 200,000. With more, on_error gets ERR_NO_SPACE, and the copy is not complete */
     unsigned page_size;       /* 0: 500 */
@@ -63,8 +62,9 @@ size_t kube_informer_count(const struct kube_informer *i);
 json *kube_informer_get(struct kube_informer *i, struct str ns, struct str name);
 json *kube_informer_get_by_key(struct kube_informer *i, struct str key);
 
-/* Calls `each` for every object whose index number `index` has `value`; index < 0: all. Objects that are added or
- * deleted during the walk may be missed. A negative result of `each` ends the walk and is returned. */
+/* Calls `each` for every object whose index number `index` has `value`; index < 0: all. Without the lock, so `each` may
+ * wait; a NUL follows `key`. Objects that are added or deleted during the walk may be missed. A negative result of
+ * `each` ends the walk and is returned. */
 int kube_informer_each(struct kube_informer *i, int index, struct str value,
                        int (*each)(void *ctx, struct str key, const json *object), void *ctx);
 size_t kube_informer_count_by(struct kube_informer *i, int index, struct str value);

@@ -128,19 +128,6 @@ void copy_sweep(struct kube_informer *i)
     show(i->over_limit, 0);
 }
 
-void copy_resync(struct kube_informer *i, size_t slice, size_t slices)
-{
-    struct informer_object *x;
-    if (!i->options.on_updated)
-        return;
-    map_foreach (&i->objects.by_key, x, node) {
-        if (x->node.hash % slices != slice)
-            continue;
-        auto_json tree = tree_of((struct str){x->text, x->text_len});
-        i->options.on_updated(i->options.ctx, str_of(x->key), tree);
-    }
-}
-
 /* ---- lookups: any thread ----------------------------------------------------------------------------------------- */
 
 bool kube_informer_has_synced(const struct kube_informer *i)

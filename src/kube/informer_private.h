@@ -23,12 +23,10 @@ struct kube_informer {
     char *ns, *label_selector, *field_selector; /* owned */
     struct kube_job *job;                       /* the running list or watch */
     struct timer again;                         /* the pause between them */
-    struct timer resync;                        /* a slice of it */
-    size_t resync_slice;
-    struct line_splitter lines; /* of the watch */
-    char *version;              /* owned: version of the last object; NULL: a list is needed */
-    uint64_t generation;        /* number of the running list, or the last one */
-    size_t current;             /* objects of this generation; the others are removed at the end of the list */
+    struct line_splitter lines;                 /* of the watch */
+    char *version;                              /* owned: version of the last object; NULL: a list is needed */
+    uint64_t generation;                        /* number of the running list, or the last one */
+    size_t current; /* objects of this generation; the others are removed at the end of the list */
     unsigned page_size;
     unsigned failures; /* in a row */
     unsigned useless;  /* successive watches that failed before any valid data */
@@ -51,4 +49,3 @@ void copy_begin_list(struct kube_informer *i);
 must_check int copy_put(struct kube_informer *i, json *tree, struct err *err); /* removes unused fields */
 must_check int copy_remove(struct kube_informer *i, const json *object, struct err *err);
 void copy_sweep(struct kube_informer *i); /* removes objects that the last list does not have */
-void copy_resync(struct kube_informer *i, size_t slice, size_t slices);

@@ -34,7 +34,7 @@ DEFINE_AUTO(kube_queue, struct kube_queue, kube_queue_free)
 #define auto_kube_queue auto_with(auto_clean_kube_queue) struct kube_queue *
 
 /* Makes the key due now, whatever its delay or back-off. False if it was refused: keys_max is reached, or the key
- * is empty or longer than 512 bytes. Only a resync will add it again. */
+ * is empty or longer than 512 bytes. Only the next change of its object adds it again. */
 bool kube_queue_add(struct kube_queue *q, struct str key);
 /* Makes the key due after `delay_ns`, unless it is due earlier. */
 bool kube_queue_add_after(struct kube_queue *q, struct str key, uint64_t delay_ns);

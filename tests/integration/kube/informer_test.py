@@ -117,13 +117,6 @@ def test_a_waiter_is_woken_by_the_change_that_it_waits_for(tool, maps):
     assert tool.wait(waits).code == "OK"
 
 
-def test_a_resync_reports_every_object_again(tool, maps):
-    for name in ("a", "b", "c"):
-        maps.create(name)
-    begin(tool, maps, resync_ms=640)
-    assert {hear(tool, 5)[:2] for _ in range(3)} == {("updated", n) for n in ("a", "b", "c")}
-
-
 def test_a_watch_in_crumbs_is_a_watch(proxy, through, maps):
     proxy.fault("GET", "watch=1", crumbs(3), times=None)
     begin(through, maps)

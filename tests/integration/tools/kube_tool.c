@@ -391,7 +391,6 @@ static void informer_begin(const json *line)
                                               .field_selector = text_at(line, "fields"),
                                               .indexes = {{"metadata.labels", "color"}},
                                               .transform = without_big,
-                                              .resync_ns = number_at(line, "resync_ms", 0) * NS_PER_MS,
                                               .silence_ns = number_at(line, "silence_ms", 0) * NS_PER_MS,
                                               .objects_max = number_at(line, "most", 0),
                                               .page_size = (unsigned)number_at(line, "page", 0),
