@@ -9,11 +9,6 @@ static void on_failure(void *, struct str key, const struct err *err, unsigned a
     log_err(LOG_WARN, "a volume could not be reconciled", err, "name", name, "attempt", log_u64(attempt), NULL);
 }
 
-static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *err)
-{
-    return sweep_reconcile(ctx, key, again_ns, err);
-}
-
 static bool is_ready(void *ctx)
 {
     struct err not_yet;
@@ -47,7 +42,7 @@ int control_open(const struct control_options *o, struct control **ret, struct e
     c->namespace = str_dup(o->namespace);
     c->o.namespace = str_of(c->namespace);
     struct kube_queue_options q = {
-        .name = "sweep", .threads = 2, .ctx = c, .reconcile = reconcile, .on_failure = on_failure};
+        .name = "sweep", .threads = 2, .ctx = c, .reconcile = sweep_reconcile, .on_failure = on_failure};
     int r = kube_queue_new(&q, &c->queue, err);
     if (r < 0) {
         control_free(c);

@@ -45,13 +45,8 @@ void order_request_done(struct order_request *o)
 
 static bool is_dns_name(struct str s)
 {
-    bool good = s.len > 0 && s.len <= 200;
-    for (size_t i = 0; i < s.len && good; i++) {
-        char c = s.ptr[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-        good = plain || (c == '-' && i > 0 && i + 1 < s.len);
-    }
-    return good;
+    return s.len > 0 && s.len <= 200 && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-") && !str_starts(s, STR("-")) &&
+           !str_ends(s, STR("-"));
 }
 
 char *order_name(struct str csi_name)
@@ -59,11 +54,9 @@ char *order_name(struct str csi_name)
     if (is_dns_name(csi_name))
         return str_dup(csi_name);
     uint8_t digest[32];
-    auto_sbuf name = SBUF(2 * NAME_HASH_BYTES + 8);
+    char hex[2 * NAME_HASH_BYTES + 1];
     sha256(csi_name, digest);
-    sbuf_adds(&name, "name-");
-    sbuf_add_hex(&name, digest, NAME_HASH_BYTES);
-    return str_dup(sbuf_str(&name));
+    return str_dupf("name-%s", hex_text(digest, NAME_HASH_BYTES, hex));
 }
 
 /* ---- comparing with an existing order ---------------------------------------------------------------------------- */

@@ -270,92 +270,43 @@ static int sweep_volume(struct control *c, struct str name, bool thoroughly, uin
 
 /* ---- the sweep --------------------------------------------------------------------------------------------------- */
 
-struct names {
-    char **items; /* owned */
-    size_t count;
-};
-
-static void names_done(struct names *n)
-{
-    for (size_t i = 0; i < n->count; i++)
-        free(n->items[i]);
-    free(n->items);
-}
-
-static void names_add(struct names *n, struct str name)
-{
-    if ((n->count & (n->count - 1)) == 0)
-        n->items = xrealloc(n->items, n->count ? 2 * n->count : 1, sizeof *n->items);
-    n->items[n->count++] = str_dup(name);
-}
-
-struct name_search {
-    struct control *c;
-    struct names names;
-};
-
-static int keep_without_pv(void *ctx, struct str key, const json *)
-{
-    struct name_search *s = ctx;
-    auto_json pv = kube_informer_get(s->c->o.pvs, STR_NULL, key);
-    if (!pv)
-        names_add(&s->names, key);
-    return 0;
-}
-
-static int keep_without_node(void *ctx, struct str key, const json *object)
-{
-    struct name_search *s = ctx;
-    auto_json node = kube_informer_get(s->c->o.nodes, STR_NULL, json_member_str(json_at(object, "spec"), "nodeName"));
-    if (!node)
-        names_add(&s->names, key);
-    return 0;
-}
-
-static int remove_pool(struct control *c, const char *name, struct err *err)
+static int remove_pool(struct control *c, struct str name, const json *object, struct err *err)
 {
     bool is_there = true;
     uint64_t unused_ns; /* the next sweep asks again anyway */
     auto_api_pool p = NULL;
-    auto_json j = kube_informer_get(c->o.pools, STR_NULL, str_of(name));
-    int r = j ? api_pool_read(j, &p, err) : 0;
-    if (r == 0 && p)
+    int r = api_pool_read(object, &p, err);
+    if (r == 0)
         r = node_is_there(c, p->node, &is_there, &unused_ns, err);
     if (r < 0 || is_there)
         return r;
-    struct kube_request q = {.verb = KUBE_DELETE,
-                             .resource = &api_pools,
-                             .name = str_of(name),
-                             .uid = str_of(p->meta.uid),
-                             .fence = c->o.lease};
+    struct kube_request q = {
+        .verb = KUBE_DELETE, .resource = &api_pools, .name = name, .uid = str_of(p->meta.uid), .fence = c->o.lease};
     r = kube_call(c->o.kube, &q, NULL, err);
     return r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : r;
 }
 
 /* No process reports the pool of a gone node. A node that returns creates its object again. */
-static void sweep_pools(struct control *c)
+static int sweep_pool(void *ctx, struct str name, const json *object)
 {
+    struct control *c = ctx;
     struct err err;
-    struct name_search p = {.c = c};
-    (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_without_node, &p);
-    for (size_t i = 0; i < p.names.count && leads(c); i++)
-        if (remove_pool(c, p.names.items[i], &err) < 0)
-            log_err(LOG_WARN, "the pool of a node that is gone could not be removed", &err, "pool", p.names.items[i],
-                    NULL);
-    names_done(&p.names);
+    auto_json node = kube_informer_get(c->o.nodes, STR_NULL, json_member_str(json_at(object, "spec"), "nodeName"));
+    if (!node && remove_pool(c, name, object, &err) < 0)
+        log_err(LOG_WARN, "the pool of a node that is gone could not be removed", &err, "pool", name.ptr, NULL);
+    return leads(c) ? 0 : -ERR_CANCELLED;
 }
 
 /* Only volumes without a PersistentVolume are read from the server: usually those that were just created. */
-static void sweep_volumes(struct control *c)
+static int sweep_unclaimed(void *ctx, struct str name, const json *)
 {
-    struct name_search w = {.c = c};
+    struct control *c = ctx;
     struct err err;
     uint64_t ignored;
-    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, keep_without_pv, &w);
-    for (size_t i = 0; i < w.names.count && leads(c); i++)
-        if (sweep_volume(c, str_of(w.names.items[i]), true, &ignored, &err) < 0)
-            log_err(LOG_WARN, "a volume could not be examined", &err, "name", w.names.items[i], NULL);
-    names_done(&w.names);
+    auto_json pv = kube_informer_get(c->o.pvs, STR_NULL, name);
+    if (!pv && sweep_volume(c, name, true, &ignored, &err) < 0)
+        log_err(LOG_WARN, "a volume could not be examined", &err, "name", name.ptr, NULL);
+    return leads(c) ? 0 : -ERR_CANCELLED;
 }
 
 static int add(void *ctx, struct str key, const json *)
@@ -377,8 +328,8 @@ int sweep_reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *e
     if (!str_eq(key, STR(SWEEP_KEY)))
         return sweep_volume(c, key, false, again_ns, err);
     *again_ns = or_default(c->o.sweep_ns, SWEEP_NS);
-    sweep_pools(c);
-    sweep_volumes(c);
+    (void)kube_informer_each(c->o.pools, -1, STR_NULL, sweep_pool, c);
+    (void)kube_informer_each(c->o.volumes, -1, STR_NULL, sweep_unclaimed, c);
     return 0;
 }
 
