@@ -55,10 +55,8 @@ static int exchange(const struct fetcher *f, const struct route *r, const json *
     if (role.len == 0)
         return fetch_cannot(r, "no annotation " ROLE_ANNOTATION, "annotate it with the ARN of a role", err);
     snprintf(session, sizeof session, "cistern-%.20s-%.30s", r->ns, r->name);
-    struct grant g = {.kind = GRANT_AWS_TOKEN,
-                      .role_arn = role,
-                      .region = r->region ? str_of(r->region) : STR_NULL,
-                      .session = str_of(session)};
+    struct grant g = {
+        .kind = GRANT_AWS_TOKEN, .role_arn = role, .region = str_of(r->region), .session = str_of(session)};
     snprintf(ret->method, sizeof ret->method, "%s", is_pod ? "podIdentity" : "irsa");
     snprintf(ret->principal, sizeof ret->principal, "%.*s", STR_FMT(role));
     if (is_pod)

@@ -122,7 +122,7 @@ static int step_bundle(struct cert_set *s, int64_t now, bool *changed, struct er
     add_once(&b, str_of(s->authority.certificate));
     if (s->next.certificate)
         add_once(&b, str_of(s->next.certificate));
-    struct str rest = s->bundle ? str_of(s->bundle) : STR_NULL;
+    struct str rest = str_of(s->bundle);
     for (struct str one; x509_split(&rest, &one);)
         if (x509_validity_of(one, &life) && life.until_s > now)
             add_once(&b, one);

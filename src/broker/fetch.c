@@ -43,11 +43,9 @@ static int read_object(const struct fetcher *f, const struct kube_resource *kind
 
 /* ---- Secret ------------------------------------------------------------------------------------------------------ */
 
-/* A decoded value of the Secret, without the newline of `echo`; the caller wipes it. NULL: no such key. */
 char *fetch_secret_value(const json *secret, const char *key)
 {
-    const json *data = json_at(secret, "data");
-    struct str encoded = data ? json_member_str(data, key) : STR_NULL;
+    struct str encoded = json_member_str(json_at(secret, "data"), key);
     struct sbuf b;
     char *text = NULL;
     if (encoded.len == 0 || encoded.len > SECRET_MAX)
@@ -60,13 +58,6 @@ char *fetch_secret_value(const json *secret, const char *key)
     for (size_t len = text ? strlen(text) : 0; len > 0 && isspace((unsigned char)text[len - 1]); len--)
         text[len - 1] = '\0';
     return text;
-}
-
-void fetch_wipe_text(char *own_text)
-{
-    if (own_text)
-        wipe(str_of(own_text));
-    free(own_text);
 }
 
 static int fetch_secret(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
@@ -97,8 +88,7 @@ static bool may_ask_for(const struct fetcher *f, struct str audience)
 
 static int check_opt_in(const struct fetcher *f, const struct route *r, const json *annotations, struct err *err)
 {
-    if (!f->require_opt_in ||
-        (annotations && str_eq(json_member_str(annotations, NAME_ANNOTATION_ALLOW_BUCKET_ACCESS), STR("true"))))
+    if (!f->require_opt_in || str_eq(json_member_str(annotations, NAME_ANNOTATION_ALLOW_BUCKET_ACCESS), STR("true")))
         return 0;
     err_set(err, ERR_DENIED, "service account '%s/%s': annotation " NAME_ANNOTATION_ALLOW_BUCKET_ACCESS " is missing",
             r->ns, r->name);
@@ -152,7 +142,7 @@ int fetch_exchange_minted(const struct fetcher *f, const struct route *r, struct
         return code;
     g->token = str_of(token);
     code = grant_exchange(g, f->worker, &ret->identity, &ret->retry_after_ns, err);
-    fetch_wipe_text(token);
+    secret_free(token);
     return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
 }
 
@@ -162,11 +152,10 @@ int fetch_cannot(const struct route *r, const char *why, const char *advice, str
     return err_advise(err, CIS_IDENTITY_UNSUPPORTED, advice);
 }
 
-/* The annotation's owner is a tenant. Other characters occur in no name of a cloud, and cannot be in a reply. */
 int fetch_read_annotation(const struct route *r, const json *annotations, const char *name, struct str *ret,
                           struct err *err)
 {
-    struct str value = annotations ? json_member_str(annotations, name) : STR_NULL;
+    struct str value = json_member_str(annotations, name);
     char why[128];
     if (!str_is_visible(value, "\"\\")) {
         snprintf(why, sizeof why, "annotation %s has a character that no name of a cloud has", name);
@@ -193,7 +182,7 @@ static int fetch_account(const struct fetcher *f, const struct route *r, struct 
 
 static int fetch_driver(const struct fetcher *f, const struct route *r, struct fetched *ret, struct err *err)
 {
-    struct grant g = {.kind = GRANT_OWN, .own = r->creds, .region = r->region ? str_of(r->region) : STR_NULL};
+    struct grant g = {.kind = GRANT_OWN, .own = r->creds, .region = str_of(r->region)};
     snprintf(ret->method, sizeof ret->method, "metadata");
     snprintf(ret->principal, sizeof ret->principal, "the driver itself");
     return grant_exchange(&g, f->worker, &ret->identity, &ret->retry_after_ns, err);

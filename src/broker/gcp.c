@@ -13,7 +13,7 @@ static int read_secret(const struct fetcher *f, const struct route *r, const jso
         return err_fail(err, ERR_DENIED, CIS_SECRET_INVALID, "Secret '%s/%s': no service_account.json", r->ns, r->name);
     const struct grant g = {.kind = GRANT_GCP_KEY, .key = str_of(key)};
     int code = grant_exchange(&g, f->worker, &ret->identity, &ret->retry_after_ns, err);
-    fetch_wipe_text(key);
+    secret_free(key);
     if (code < 0 && err->code == ERR_INVALID) {
         err_wrap(err, "Secret '%s/%s'", r->ns, r->name);
         return err_advise(err, CIS_SECRET_INVALID);

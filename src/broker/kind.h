@@ -21,11 +21,11 @@ struct broker_kind {
 extern const struct broker_kind broker_aws, broker_gcp;
 extern const struct broker_kind *const broker_kinds[CREDS_KINDS];
 
-/* A decoded value of the Secret, without the newline of `echo`; NULL: no such key. The second wipes and frees it. */
+/* A decoded value of the Secret, without the newline of `echo`; NULL: no such key. The caller wipes and frees it. */
 char *fetch_secret_value(const json *secret, const char *key);
-void fetch_wipe_text(char *own_text);
 
-/* A value without characters that occur in no name of a cloud: the annotation's owner is a tenant. */
+/* A value without characters that occur in no name of a cloud: the annotation's owner is a tenant, and the value
+ * becomes part of a reply. */
 must_check int fetch_read_annotation(const struct route *r, const json *annotations, const char *name, struct str *ret,
                                      struct err *err);
 

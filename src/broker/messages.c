@@ -18,15 +18,10 @@ static bool is_fingerprint(struct str s)
 
 static int check_members(const json *j, struct err *err)
 {
-    static const char *const known[] = {"volume", "for", "scheme", "refused"};
-    for (void *i = json_iter(j); i; i = json_iter_next(j, i)) {
-        bool found = false;
-        for (size_t k = 0; k < countof(known); k++)
-            found |= str_eq(json_iter_key(i), str_of(known[k]));
-        if (!found)
+    for (void *i = json_iter(j); i; i = json_iter_next(j, i))
+        if (!str_is_any(json_iter_key(i), "volume", "for", "scheme", "refused"))
             return err_set(err, ERR_INVALID, "the request has an unknown field '%.*s'",
                            STR_FMT(str_sub(json_iter_key(i), 0, 64)));
-    }
     return 0;
 }
 

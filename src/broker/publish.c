@@ -33,7 +33,7 @@ static char **text_at(struct cert_set *s, const struct secret_field *f)
 static void read_secret(const json *secret, struct cert_set *ret)
 {
     const json *data = json_at(secret, "data");
-    for (size_t i = 0; data && i < countof(fields); i++) {
+    for (size_t i = 0; i < countof(fields); i++) {
         struct str encoded = json_member_str(data, fields[i].key);
         struct sbuf b;
         sbuf_init(&b, VALUE_MAX);
@@ -87,7 +87,7 @@ static int load(const struct publisher *p, struct cert_set *ret, char **ret_vers
 
 static int store(const struct publisher *p, struct cert_set *s, const char *version, struct err *err)
 {
-    auto_json j = secret_of(p, s, version ? str_of(version) : STR_NULL);
+    auto_json j = secret_of(p, s, str_of(version));
     struct kube_request r = about(p, &kube_secrets, PUBLISH_SECRET);
     r.verb = version ? KUBE_REPLACE : KUBE_CREATE; /* either fails if another leader wrote in between */
     r.name = version ? r.name : STR_NULL;
@@ -109,9 +109,8 @@ static int load_map(const struct publisher *p, char **ret_bundle, char **ret_gua
     if (code < 0)
         return code;
     const json *data = json_at(map, "data");
-    struct str bundle = data ? json_member_str(data, BUNDLE_KEY) : STR_NULL;
-    *ret_bundle = bundle.len ? str_dup(bundle) : NULL;
-    *ret_guard = data && json_member(data, GUARD_KEY) ? str_dup(json_member_str(data, GUARD_KEY)) : NULL;
+    *ret_bundle = text_copy(json_member_str(data, BUNDLE_KEY));
+    *ret_guard = json_member(data, GUARD_KEY) ? str_dup(json_member_str(data, GUARD_KEY)) : NULL;
     return 0;
 }
 
@@ -146,7 +145,7 @@ static int lead(const struct publisher *p, struct cert_set *s, const char *versi
         return code;
     const struct cert_now now = {.wall_s = clock_wall_ns() / (int64_t)NS_PER_SECOND,
                                  .names = {name, long_name},
-                                 .published = published ? str_of(published) : STR_NULL,
+                                 .published = str_of(published),
                                  .times = p->times};
     code = cert_step(s, &now, &changed, err);
     if (code == 0 && changed)

@@ -62,7 +62,7 @@ static enum MHD_Result say(struct MHD_Connection *c, unsigned status, const char
 static struct str header_of(struct MHD_Connection *c, const char *name)
 {
     const char *value = MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-    return value ? str_of(value) : STR_NULL;
+    return str_of(value);
 }
 
 /* Called after the head, before the body. NULL: the reply was queued. */
