@@ -3,18 +3,6 @@
 
 enum { GAP = 3 };
 
-static char *printable(struct str s)
-{
-    char *text = str_dup(s);
-    for (size_t i = 0; i < s.len;) {
-        size_t n = str_utf8_char(s, i);
-        if (n == 0 || (unsigned char)text[i] < ' ' || text[i] == 0x7F)
-            text[i] = '?';
-        i += n ? n : 1;
-    }
-    return text;
-}
-
 /* Characters, not bytes; wide characters count as one. */
 static size_t width_of(const char *text)
 {
@@ -51,8 +39,10 @@ void table_add(struct table *t, const struct str *cells)
         return;
     if ((row & (row - 1)) == 0) /* a power of two: full */
         t->cells = xrealloc(t->cells, 2 * row * t->columns, sizeof *t->cells);
-    for (size_t i = 0; i < t->columns; i++)
-        t->cells[row * t->columns + i] = printable(cells[i]);
+    for (size_t i = 0; i < t->columns; i++) {
+        char *cell = t->cells[row * t->columns + i] = str_dup(cells[i]);
+        text_make_printable(cell, cells[i].len);
+    }
 }
 
 static void write_cell(const char *cell, size_t width, bool right, bool last, struct sbuf *b)

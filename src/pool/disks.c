@@ -91,14 +91,6 @@ int disks_scan(const char *sys, struct disk_info ret[DISKS_MAX], size_t *ret_cou
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
-static bool is_one_of(const char *const *items, size_t count, const char *text)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(items[i], text) == 0)
-            return true;
-    return false;
-}
-
 static bool matches(const char *const *patterns, size_t count, const char *text)
 {
     for (size_t i = 0; i < count; i++)
@@ -134,7 +126,7 @@ static bool is_ours(const struct disk_info *d, const char *array)
 static int check_free(const struct disks_wanted *w, const struct disk_info *d, struct err *err)
 {
     const char *why = d->read_only ? "it is read-only" : d->has_partitions ? "it has partitions" : NULL;
-    bool may_wipe = d->serial[0] && is_one_of(w->wipe, w->wipe_count, d->serial);
+    bool may_wipe = d->serial[0] && str_is_one_of(str_of(d->serial), w->wipe, w->wipe_count);
     if (d->holder[0])
         err_set(err, ERR_EXISTS, "the disk '%s' (%s) is in use by '%s'", d->name, d->model, d->holder);
     else if (why)

@@ -15,18 +15,10 @@
 
 /* ---- checks before a pool is made -------------------------------------------------------------------------------- */
 
-static bool is_in_list(const char *list, const char *uuid)
-{
-    struct str rest = str_of(list ? list : ""), item;
-    while (str_split(&rest, ',', &item))
-        if (str_eq(str_trim(item), str_of(uuid)))
-            return true;
-    return false;
-}
-
 static bool is_given_up(const struct space *s, const struct space_witness *w, const char *uuid)
 {
-    return is_in_list(s->options.given_up, uuid) || is_in_list(w ? w->given_up : NULL, uuid);
+    return str_is_in(str_of(uuid), str_of(s->options.given_up), ',') ||
+           (w && str_is_in(str_of(uuid), str_of(w->given_up), ','));
 }
 
 /* In a container a bind mount of a directory looks like a disk, and so does every directory of the host. Outside of

@@ -7,18 +7,9 @@
 #include "util/file.h"
 #include "util/glob.h"
 
-static bool has_word(const char *words, struct str word)
-{
-    struct str rest = str_of(words), one;
-    while (str_split(&rest, ' ', &one))
-        if (str_eq(one, word))
-            return true;
-    return false;
-}
-
 static bool is_refused(const struct spec_key *key, const struct spec *s, struct str choice)
 {
-    return !s->in_cluster && has_word(key->cluster_only, choice);
+    return !s->in_cluster && str_is_in(choice, str_of(key->cluster_only), ' ');
 }
 
 static int refuse_choice(const struct spec_key *key, const struct spec *s, struct str choice, struct err *err)

@@ -76,15 +76,6 @@ static uint64_t least_on_the_way(int mounts, struct str hierarchy, struct str gr
     return least;
 }
 
-static bool names(struct str controllers, struct str name)
-{
-    struct str one;
-    while (str_split(&controllers, ',', &one))
-        if (str_eq(one, name))
-            return true;
-    return false;
-}
-
 /* "4:memory:/kubepods/pod1", "0::/kubepods/pod1" */
 static uint64_t limit_of(const struct cgroup_controller *c, struct str groups, int mounts)
 {
@@ -93,7 +84,7 @@ static uint64_t limit_of(const struct cgroup_controller *c, struct str groups, i
     while (str_split(&groups, '\n', &line)) {
         if (!str_split(&line, ':', &number) || !str_split(&line, ':', &controllers))
             continue;
-        if (names(controllers, c->name))
+        if (str_is_in(c->name, controllers, ','))
             least = min_u64(least, least_on_the_way(mounts, c->name, line, c->version_1));
         else if (controllers.len == 0)
             least = min_u64(least, least_on_the_way(mounts, STR("."), line, c->version_2));

@@ -205,26 +205,13 @@ int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
     return 0;
 }
 
-static bool month(struct str *s, int *ret)
-{
-    static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    for (int i = 0; i < 12; i++)
-        if (literal(s, (struct str){names + 3 * i, 3})) {
-            *ret = i;
-            return true;
-        }
-    return false;
-}
-
 bool time_parse_http(struct str s, int64_t *ret_wall_ns)
 {
-    struct str rest = str_from(s, s.len > 5 ? 5 : 0);
+    char text[TIME_TEXT_MAX];
     struct tm tm = {0};
-    bool ok = digits(&rest, 2, &tm.tm_mday) && literal(&rest, STR(" ")) && month(&rest, &tm.tm_mon) &&
-              literal(&rest, STR(" ")) && digits(&rest, 4, &tm.tm_year) && literal(&rest, STR(" ")) &&
-              clock_digits(&rest, &tm) && literal(&rest, STR(" GMT")) && rest.len == 0;
-    tm.tm_year -= 1900;
-    return ok && in_range(&tm) && wall_of(&tm, 0, 0, ret_wall_ns);
+    snprintf(text, sizeof text, "%.*s", STR_FMT(str_from(s, strlen("Sat, "))));
+    const char *end = strptime(text, "%d %b %Y %H:%M:%S GMT", &tm);
+    return end && !*end && wall_of(&tm, 0, 0, ret_wall_ns);
 }
 
 char *duration_text(uint64_t ns, char *buf)

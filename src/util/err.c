@@ -75,20 +75,8 @@ enum err_code err_code_of_errno(int errnum)
     }
 }
 
-/* The sentence goes into JSON, protobuf strings and terminals: bytes that are not printable UTF-8 (of a key, or half of
- * a character at the cut) become '?'. */
-static void make_printable(char *text)
-{
-    struct str s = str_of(text);
-    for (size_t i = 0; i < s.len;) {
-        size_t n = str_utf8_char(s, i);
-        if (n == 0 || (unsigned char)text[i] < ' ' || text[i] == 0x7F)
-            text[i] = '?';
-        i += n ? n : 1;
-    }
-}
-
-/* A long sentence is cut in its middle: it begins with its subject and ends with the cause. */
+/* A long sentence is cut in its middle: it begins with its subject and ends with the cause. It goes into JSON, protobuf
+ * strings and terminals: bytes of a key, or half of a character at the cut, become '?'. */
 static void fit(char *buf, size_t size, const char *whole)
 {
     static const char gap[] = "...";
@@ -101,7 +89,7 @@ static void fit(char *buf, size_t size, const char *whole)
         memcpy(buf + head, gap, sizeof gap - 1);
         memcpy(buf + most - tail, whole + len - tail, tail + 1);
     }
-    make_printable(buf);
+    text_make_printable(buf, strlen(buf));
 }
 
 static void format(char *buf, size_t size, const char *fmt, va_list args) printf_like(3, 0);
@@ -229,7 +217,7 @@ int(err_name)(struct err *err, struct str subject)
 {
     char name[SUBJECT_MAX + 1];
     snprintf(name, sizeof name, "%.*s", STR_FMT(str_sub(subject, 0, SUBJECT_MAX)));
-    make_printable(name);
+    text_make_printable(name, strlen(name));
     if (name[0] && !is_named(err->text, name, subject.len > SUBJECT_MAX))
         return err_wrap(err, "%s", name);
     return -(int)err->code;

@@ -46,16 +46,6 @@ const char *log_u64(uint64_t n)
     return buf;
 }
 
-static bool is_bare(const char *value)
-{
-    if (!*value)
-        return false;
-    for (const unsigned char *p = (const unsigned char *)value; *p; p++)
-        if (*p <= ' ' || *p >= 0x7F || *p == '"' || *p == '=' || *p == '\\')
-            return false;
-    return true;
-}
-
 static void add_pair(struct sbuf *b, const char *key, const char *value)
 {
     if (!value)
@@ -67,7 +57,8 @@ static void add_pair(struct sbuf *b, const char *key, const char *value)
         return;
     }
     sbuf_addf(b, "%s%s=", b->len ? " " : "", key);
-    if (is_bare(value) && text.len == strlen(value))
+    bool is_bare = text.len > 0 && text.len == strlen(value) && str_is_visible(text, "\"=\\");
+    if (is_bare)
         sbuf_add(b, text);
     else
         sbuf_add_json(b, text);

@@ -17,7 +17,7 @@ struct metric_series {
     const struct metric *family; /* borrowed: never freed */
     char *labels;                /* owned: `a="x",b="y"`, escaped; "" without labels */
     _Atomic uint64_t value;      /* a gauge's is an int64_t; a histogram's counts what was observed */
-    _Atomic uint64_t sum;        /* a histogram's: the bits of a double */
+    _Atomic double sum;          /* a histogram's */
     _Atomic uint64_t *buckets;   /* owned; a histogram's: a count for each bound, without the lower ones */
 };
 
@@ -163,25 +163,11 @@ void metric_set(struct metric_series *s, int64_t value)
     atomic_store_explicit(&s->value, (uint64_t)value, memory_order_relaxed);
 }
 
-static double double_of(uint64_t bits)
-{
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-
-static uint64_t bits_of(double d)
-{
-    uint64_t bits;
-    memcpy(&bits, &d, sizeof bits);
-    return bits;
-}
-
 static void add_to_sum(struct metric_series *s, double by)
 {
-    uint64_t before = atomic_load_explicit(&s->sum, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&s->sum, &before, bits_of(double_of(before) + by),
-                                                  memory_order_relaxed, memory_order_relaxed))
+    double before = atomic_load_explicit(&s->sum, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&s->sum, &before, before + by, memory_order_relaxed,
+                                                  memory_order_relaxed))
         ;
 }
 
@@ -239,7 +225,7 @@ static void write_histogram(struct sbuf *b, const struct metric_series *s)
     add_name(b, s, "_bucket", "le=\"+Inf\"");
     sbuf_addf(b, " %" PRIu64 "\n", count);
     add_name(b, s, "_sum", "");
-    sbuf_addf(b, " %.9g\n", double_of(atomic_load_explicit(&s->sum, memory_order_relaxed)));
+    sbuf_addf(b, " %.9g\n", atomic_load_explicit(&s->sum, memory_order_relaxed));
     add_name(b, s, "_count", "");
     sbuf_addf(b, " %" PRIu64 "\n", count);
 }

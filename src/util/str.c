@@ -28,6 +28,15 @@ bool str_is_one_of(struct str s, const char *const *texts, size_t count)
     return false;
 }
 
+bool str_is_in(struct str s, struct str list, char sep)
+{
+    struct str item;
+    while (str_split(&list, sep, &item))
+        if (str_eq(str_trim(item), s))
+            return true;
+    return false;
+}
+
 char *text_copy(struct str text)
 {
     return text.len ? str_dup(text) : NULL;
@@ -223,6 +232,16 @@ bool str_is_utf8(struct str s)
         i += n;
     }
     return true;
+}
+
+void text_make_printable(char *text, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t n = str_utf8_char((struct str){text, len}, i);
+        if (n == 0 || (unsigned char)text[i] < ' ' || text[i] == 0x7F)
+            text[i] = '?';
+        i += n ? n : 1;
+    }
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

@@ -47,6 +47,9 @@ bool str_has(struct str s, struct str part);
 int str_cmp(struct str a, struct str b); /* by bytes, as memcmp; a prefix sorts first */
 struct str str_trim(struct str s);       /* without spaces and tabs, CR and LF at both ends */
 
+/* Is it an item of a list such as "a, b", with ',' as `sep`? */
+bool str_is_in(struct str s, struct str list, char sep);
+
 /* str_is_any(s, "a", "b"): is it one of these? */
 bool str_is_one_of(struct str s, const char *const *texts, size_t count);
 #define str_is_any(s, ...)                                                                                             \
@@ -78,6 +81,9 @@ char *str_dupf(const char *fmt, ...) printf_like(1, 2); /* likewise */
 char *text_copy(struct str text);
 bool text_same(const char *a, const char *b);
 void text_set(char **field, struct str text);
+
+/* Replaces the bytes that are not printable UTF-8 by '?'. */
+void text_make_printable(char *text, size_t len);
 
 /* Bytes of the well-formed UTF-8 character at `at` (which is below s.len), 0 for invalid bytes and NUL. */
 size_t str_utf8_char(struct str s, size_t at);
