@@ -25,11 +25,7 @@ void kube_config_done(struct kube_config *c)
 
 static char *path_in(const char *directory, struct str name)
 {
-    auto_sbuf b = SBUF(8192);
-    if (name.len && name.ptr[0] != '/')
-        sbuf_addf(&b, "%s/", directory);
-    sbuf_add(&b, name);
-    return str_dup(sbuf_str(&b));
+    return str_starts(name, STR("/")) ? str_dup(name) : str_dupf("%s/%.*s", directory, STR_FMT(name));
 }
 
 /* ---- a kubeconfig file ------------------------------------------------------------------------------------------- */

@@ -49,9 +49,7 @@ void volume_close(struct volume *own_v)
 
 char *volume_data_path(const struct volume *v)
 {
-    auto_sbuf b = SBUF(PATH_MAX + 16);
-    sbuf_addf(&b, "%s/%s", v->path, VOLUME_DATA);
-    return str_dup(sbuf_str(&b));
+    return str_dupf("%s/%s", v->path, VOLUME_DATA);
 }
 
 /* Asks the opened directory, not mountinfo: a stage may unmount the image to set its label, at any moment. */

@@ -25,9 +25,7 @@ struct reply {
 struct rpc_client *rpc_client_new(const char *path)
 {
     struct rpc_client *c = xcalloc(1, sizeof *c);
-    auto_sbuf target = SBUF(256);
-    sbuf_addf(&target, "unix:%s", path);
-    c->target = str_dup(sbuf_str(&target));
+    c->target = str_dupf("unix:%s", path);
     grpc_init();
     c->queue = grpc_completion_queue_create_for_pluck(NULL);
     return c;
