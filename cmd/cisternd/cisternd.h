@@ -53,7 +53,7 @@ must_check int serve_csi(struct csi_service *csi,
 #define SERVE_GRACE_NS (10 * NS_PER_SECOND) /* grace for running calls when the program stops */
 
 /* Serves --metrics; without it *ret is untouched. `o` adds to /metrics. /healthz calls Identity.Probe on the CSI
- * socket; is_healthy of `o` adds to it. */
+ * socket, and asks every loop of the process. */
 must_check int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err);
 
 /* "/run/cistern/csi.sock" of --endpoint. */

@@ -409,15 +409,6 @@ static int open_broker(struct controller_role *c, struct err *err)
     return flags.controller.broker_listen ? broker_new(c->loop, c->kube, &o, &c->broker, err) : 0;
 }
 
-static bool is_healthy(void *ctx, struct sbuf *why)
-{
-    const struct controller_role *c = ctx;
-    bool alive = loop_busy_ns(c->loop) < LOOP_STUCK_NS;
-    if (!alive)
-        sbuf_adds(why, "the loop of the API client is stuck");
-    return alive;
-}
-
 /* An unreachable API server does not fail the start. */
 static int start(struct controller_role *c, struct err *err)
 {
@@ -440,7 +431,7 @@ static int start(struct controller_role *c, struct err *err)
         r = loop_start(c->loop, err);
     c->loop_runs = r == 0;
     if (r == 0)
-        r = start_metrics((struct http_server_options){.ctx = c, .is_healthy = is_healthy}, &c->http, err);
+        r = start_metrics((struct http_server_options){0}, &c->http, err);
     return r == 0 ? serve_csi(control_service(c->control), csi_log_call, NULL, &c->csi, err) : r;
 }
 

@@ -81,20 +81,7 @@ static void end_agent(struct node_role *n)
     agent_stop(agent);
 }
 
-/* ---- liveness ---------------------------------------------------------------------------------------------------- */
-
-/* Unhealthy only if a restart of this process helps. It does not help if the API server is down. If the keeper is down,
- * this process holds the only copy of the mounts' descriptors, and a restart would lose them. */
-static bool is_healthy(void *ctx, struct sbuf *why)
-{
-    struct node_role *n = ctx;
-    pthread_mutex_lock(&n->lock);
-    bool alive = !n->agent || agent_is_alive(n->agent);
-    pthread_mutex_unlock(&n->lock);
-    if (!alive)
-        sbuf_adds(why, "the agent's loop is stuck");
-    return alive;
-}
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void write_metrics(void *ctx, struct sbuf *text)
 {
@@ -103,8 +90,6 @@ static void write_metrics(void *ctx, struct sbuf *text)
     if (n->agent)
         agent_write_metrics(n->agent, text);
 }
-
-/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static int start(struct node_role *n, struct err *err)
 {
@@ -119,10 +104,9 @@ static int start(struct node_role *n, struct err *err)
     if (r == 0)
         r = start_agent(n, err);
     if (r == 0)
-        r = start_metrics((struct http_server_options){.ctx = n,
-                                                       .is_healthy = is_healthy,
-                                                       .metrics = flags.metrics_per_volume ? write_metrics : NULL},
-                          &n->http, err);
+        r = start_metrics(
+            (struct http_server_options){.ctx = n, .metrics = flags.metrics_per_volume ? write_metrics : NULL},
+            &n->http, err);
     if (r == 0)
         r = start_registration(n, err);
     return r;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cisternd.h"
 #include "csi/service.h"
+#include "io/loop.h"
 #include "pool/disks.h"
 #include "pool/space.h"
 #include "proto/csi.pb-c.h"
@@ -204,6 +205,8 @@ int serve_csi(struct csi_service *csi,
     return rpc_server_start(&o, ret, err);
 }
 
+#define LOOP_STUCK_NS (60 * NS_PER_SECOND) /* no turn of a healthy loop lasts as long */
+
 /* Calls Identity.Probe on the CSI socket, as the kubelet does. */
 static bool socket_answers(struct sbuf *why)
 {
@@ -223,17 +226,22 @@ static bool socket_answers(struct sbuf *why)
     return false;
 }
 
-static bool (*role_is_healthy)(void *ctx, struct sbuf *why); /* set before the server that calls it starts */
-
-static bool is_alive(void *ctx, struct sbuf *why)
+/* Unhealthy only if a restart of this process helps. It does not help if the API server is down. If the keeper is down,
+ * this process holds the only copy of the mounts' descriptors, and a restart would lose them. */
+static bool is_alive(void *, struct sbuf *why)
 {
-    return socket_answers(why) && (!role_is_healthy || role_is_healthy(ctx, why));
+    char stuck[LOOP_NAME_MAX];
+    if (!socket_answers(why))
+        return false;
+    if (!loop_find_stuck(LOOP_STUCK_NS, stuck))
+        return true;
+    sbuf_addf(why, "the thread '%s' is stuck", stuck);
+    return false;
 }
 
 int start_metrics(struct http_server_options o, struct http_server **ret, struct err *err)
 {
     o.listen = flags.metrics;
-    role_is_healthy = o.is_healthy;
     o.is_healthy = is_alive;
     int r = flags.metrics ? http_server_start(&o, ret, err) : 0;
     if (r == 0 && flags.metrics)

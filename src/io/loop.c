@@ -15,7 +15,7 @@
 enum { EVENTS_MAX = 128 };
 
 struct loop {
-    char name[16];
+    char name[LOOP_NAME_MAX];
     int epoll_fd;
     int wake_fd;
     struct watch wake;
@@ -24,7 +24,8 @@ struct loop {
     _Atomic bool running;   /* between start and join */
     _Atomic bool stopping;
     uint64_t now_ns;
-    _Atomic uint64_t turn_ns; /* when the running turn began; 0: none */
+    struct list_node in_started;
+    _Atomic uint64_t asked_ns; /* loop_find_stuck() has woken it; 0: a turn has begun since */
 
     pthread_mutex_t lock; /* guards mail */
     struct list mail;
@@ -36,6 +37,11 @@ struct loop {
     int event_at; /* the batch being dispatched, for unwatch */
     int event_count;
 };
+
+static struct {
+    pthread_mutex_t lock; /* guards `all` */
+    struct list all;
+} started = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void loop_deliver(struct loop *l);
 
@@ -238,11 +244,10 @@ static void *loop_run(void *arg)
     struct loop *l = arg;
     l->self = pthread_self();
     while (!atomic_load_explicit(&l->stopping, memory_order_acquire)) {
-        atomic_store_explicit(&l->turn_ns, 0, memory_order_relaxed);
         int n = epoll_wait(l->epoll_fd, l->events, EVENTS_MAX, loop_sleep_ms(l));
         assert(n >= 0 || errno == EINTR);
         l->now_ns = clock_now_ns();
-        atomic_store_explicit(&l->turn_ns, l->now_ns, memory_order_relaxed);
+        atomic_store_explicit(&l->asked_ns, 0, memory_order_relaxed);
         loop_dispatch(l, n);
         loop_fire(l);
         loop_run_deferred(l);
@@ -254,10 +259,15 @@ int loop_start(struct loop *l, struct err *err)
 {
     assert(!l->running);
     l->running = true;
+    l->asked_ns = 0;
     int r = thread_start_named(&l->thread, l->name, loop_run, l, err);
-    if (r < 0)
+    if (r < 0) {
         l->running = false;
-    return r;
+        return r;
+    }
+    auto_lock(&started.lock);
+    list_add(&started.all, &l->in_started);
+    return 0;
 }
 
 bool loop_is_mine(const struct loop *l)
@@ -270,10 +280,23 @@ uint64_t loop_now_ns(const struct loop *l)
     return l->now_ns;
 }
 
-uint64_t loop_busy_ns(const struct loop *l)
+bool loop_find_stuck(uint64_t limit_ns, char ret_name[LOOP_NAME_MAX])
 {
-    uint64_t turn_ns = atomic_load_explicit(&l->turn_ns, memory_order_relaxed);
-    return turn_ns ? clock_now_ns() - turn_ns : 0;
+    struct loop *l;
+    auto_lock(&started.lock);
+    uint64_t now_ns = clock_now_ns();
+    list_foreach (&started.all, l, in_started) {
+        uint64_t asked_ns = atomic_load_explicit(&l->asked_ns, memory_order_relaxed);
+        if (asked_ns && now_ns - asked_ns > limit_ns) {
+            memcpy(ret_name, l->name, sizeof l->name);
+            return true;
+        }
+        if (!asked_ns) {
+            atomic_store_explicit(&l->asked_ns, now_ns, memory_order_relaxed);
+            wake(l);
+        }
+    }
+    return false;
 }
 
 void loop_stop_and_join(struct loop *l)
@@ -284,6 +307,9 @@ void loop_stop_and_join(struct loop *l)
     atomic_store_explicit(&l->stopping, true, memory_order_release);
     wake(l);
     pthread_join(l->thread, NULL);
+    pthread_mutex_lock(&started.lock);
+    list_remove(&started.all, &l->in_started);
+    pthread_mutex_unlock(&started.lock);
     l->running = false;
     l->stopping = false;
 }

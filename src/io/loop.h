@@ -17,6 +17,8 @@
 
 struct loop;
 
+enum { LOOP_NAME_MAX = 16 };
+
 struct mail {
     struct list_node node; /* the loop's */
     void (*deliver)(struct mail *m);
@@ -55,9 +57,9 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
 
-/* Any thread. How long the running turn has lasted; 0 while the loop waits for events. */
-uint64_t loop_busy_ns(const struct loop *l);
-#define LOOP_STUCK_NS (60 * NS_PER_SECOND) /* no turn of a healthy loop lasts as long */
+/* Any thread. Is a loop of this process stuck: has it not ended its turn, or has not woken, for `limit_ns` since an
+ * earlier call? ret_name: its thread's. */
+bool loop_find_stuck(uint64_t limit_ns, char ret_name[LOOP_NAME_MAX]);
 
 /* Is the caller on this loop's thread? For assertions. True on any thread while the loop does not run. */
 bool loop_is_mine(const struct loop *l);

@@ -140,11 +140,6 @@ static void on_failure(void *, struct str key, const struct err *err, unsigned a
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-bool agent_is_alive(const struct agent *a)
-{
-    return loop_busy_ns(a->loop) < LOOP_STUCK_NS;
-}
-
 static int add_pools(struct agent *a, struct err *err)
 {
     for (size_t i = 0; i < driver_pool_count(a->driver); i++) {

@@ -27,6 +27,3 @@ void agent_touch(struct agent *a, const char *volume_name);
 
 /* Any thread: writes a gauge a claim (metrics.perVolume) as Prometheus text. Reads every order, so only for scrapes. */
 void agent_write_metrics(struct agent *a, struct sbuf *b);
-
-/* Whether its loop runs; for the liveness probe. True also while the API server is down. */
-bool agent_is_alive(const struct agent *a);

@@ -1,36 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The liveness probe of the controller."""
 
-import ctypes
-import os
 import re
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
+from integration.lib import threads
 from integration.lib.control import Controller, eventually
-
-PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
-WALL = 0x40000000
-EPOLL_WAITS = {"232", "281"} if os.uname().machine == "x86_64" else {"22"}
-
-
-def ptrace(request, thread):
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.ptrace(request, thread, None, None) == 0, os.strerror(ctypes.get_errno())
-
-
-def stop_within_a_turn(thread):
-    """A loop that waits for events is healthy for any time: stops it at another system call."""
-    ptrace(PTRACE_SEIZE, thread)
-    ptrace(PTRACE_INTERRUPT, thread)
-    os.waitpid(thread, WALL)
-    while Path(f"/proc/{thread}/syscall").read_text().split()[0] in EPOLL_WAITS:
-        ptrace(PTRACE_SYSCALL, thread)
-        os.waitpid(thread, WALL)
-
 
 def health(controller):
     """(status, body) of /healthz."""
@@ -47,12 +25,11 @@ def test_controller_whose_api_loop_is_stuck_is_not_alive(cluster, tmp_path):
     controller = Controller(cluster, tmp_path, flags=["--metrics=127.0.0.1:0"]).start()
     try:
         assert health(controller)[0] == 200
-        threads = Path(f"/proc/{controller.process.pid}/task").iterdir()
-        loop, = [int(t.name) for t in threads if (t / "comm").read_text() == "loop/0\n"]
-        stop_within_a_turn(loop)
+        loop, = threads.find(controller.process.pid, "loop/0")
+        threads.stop(loop)  # most of the time it waits for events: it does not get them any more
         status, text = eventually(lambda: (h := health(controller))[0] != 200 and h, 120)
-        assert status == 503 and "loop of the API client is stuck" in text
-        ptrace(PTRACE_DETACH, loop)
+        assert status == 503 and "'loop/0' is stuck" in text
+        threads.go_on(loop)
         eventually(lambda: health(controller)[0] == 200)
     finally:
         controller.kill()

@@ -144,20 +144,31 @@ static void block(struct mail *m)
         usleep(1000);
 }
 
-static void a_turn_that_blocks_is_busy_until_it_ends(void **state)
+static void a_loop_that_does_not_turn_is_stuck_until_it_does(void **state)
 {
+    const uint64_t limit_ns = 200 * NS_PER_MS;
     struct mail m = {.deliver = block};
+    char name[LOOP_NAME_MAX];
     auto_loop l = NULL;
+    auto_loop idle = NULL;
     struct err err;
     (void)state;
+    assert_int_equal(loop_new("idle", &idle, &err), 0);
+    assert_int_equal(loop_start(idle, &err), 0);
+    for (int i = 0; i < 3; i++, usleep(300 * 1000))
+        assert_false(loop_find_stuck(limit_ns, name)); /* it only waits */
     assert_int_equal(loop_new("blocked", &l, &err), 0);
     assert_int_equal(loop_start(l, &err), 0);
     loop_post(l, &m);
-    while (loop_busy_ns(l) < 50 * NS_PER_MS)
+    while (!loop_find_stuck(limit_ns, name))
         usleep(1000);
+    assert_string_equal(name, "blocked");
     atomic_store(&is_unblocked, true);
-    while (loop_busy_ns(l) > 0)
+    while (loop_find_stuck(limit_ns, name))
         usleep(1000);
+    loop_free(take(&l)); /* and an ended one is not asked */
+    usleep(300 * 1000);
+    assert_false(loop_find_stuck(limit_ns, name));
 }
 
 static void timers_fire_by_due_time(void **state)
@@ -288,7 +299,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mail_arrives_in_order_on_the_loop, setup, teardown),
         cmocka_unit_test_setup_teardown(no_mail_of_many_threads_is_lost, setup, teardown),
         cmocka_unit_test_setup_teardown(mail_after_the_stop_is_delivered_by_free, setup, teardown),
-        cmocka_unit_test(a_turn_that_blocks_is_busy_until_it_ends),
+        cmocka_unit_test(a_loop_that_does_not_turn_is_stuck_until_it_does),
         cmocka_unit_test_setup_teardown(timers_fire_by_due_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_timer_never_fires_early, setup, teardown),
         cmocka_unit_test_setup_teardown(a_timer_may_cancel_its_neighbour, setup, teardown),
