@@ -306,11 +306,10 @@ static int open_directory(struct export_cmd *j, const char *dir, const char *uri
  * set, must be before the end of hydration. Without a catalog every file counts as new and is uploaded again. */
 static void load_hydrated(struct export_cmd *j)
 {
-    struct hydrate_status *s = xcalloc(1, sizeof *s);
+    auto_mem struct hydrate_status *s = xcalloc(1, sizeof *s);
     if (hydrate_status_read(j->volume->dir, s, ERR_IGNORED) == 0 && s->phase == HYDRATE_DONE &&
         index_open(j->volume->dir, NULL, false, &j->catalog, ERR_IGNORED) == 0)
         j->hydrated_ns = s->finished_ns;
-    free(s);
 }
 
 static bool is_hydrated(void *ctx, const struct walk_file *f)
@@ -413,6 +412,7 @@ static void close_job(struct export_cmd *j)
 static bool is_stopped(struct export_cmd *j)
 {
     sigset_t set = ending_signals();
+    probe_beat();
     j->is_stopped |= sigtimedwait(&set, NULL, &(struct timespec){0}) > 0;
     return j->is_stopped;
 }

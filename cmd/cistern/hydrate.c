@@ -267,6 +267,7 @@ static void watch(struct hydrate_cmd *run, struct hydrate *h, int signals)
     static struct hydrate_status s;
     struct retry_reload reload = {.volume_dir = flags.volume};
     while (!hydrate_has_ended(h)) {
+        probe_beat();
         struct pollfd p[] = {{.fd = hydrate_fd(h), .events = POLLIN}, {.fd = signals, .events = POLLIN}};
         if (poll(p, countof(p), 200) > 0 && p[1].revents) {
             struct signalfd_siginfo info;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe.h"
+#include "io/loop.h"
 #include "util/file.h"
 #include "util/thread.h"
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -11,6 +13,12 @@
 #include <unistd.h>
 
 enum { ANSWER_SECONDS = 8, CALLERS_MAX = 16 };
+
+/* Loops and main make calls of the file system. Linux fails a request to an NVMe or SCSI disk after three minutes (30 s
+ * and five retries), and a turn may need several. */
+#define STUCK_NS (600 * NS_PER_SECOND)
+
+static _Atomic uint64_t beat_ns; /* main's last; 0: none yet */
 
 /* An abstract name: it needs no file, and ends with the process. */
 static int find_address(const char *verb, const char *dir, struct sockaddr_un *ret, socklen_t *ret_size,
@@ -26,14 +34,31 @@ static int find_address(const char *verb, const char *dir, struct sockaddr_un *r
     return 0;
 }
 
+void probe_beat(void)
+{
+    atomic_store(&beat_ns, clock_now_ns());
+}
+
+/* ret_thread: the name of a stuck thread, or empty. */
+static void find_stuck(char ret_thread[LOOP_NAME_MAX])
+{
+    uint64_t last_ns = atomic_load(&beat_ns);
+    if (last_ns && clock_now_ns() - last_ns > STUCK_NS)
+        snprintf(ret_thread, LOOP_NAME_MAX, "main");
+    else if (!loop_find_stuck(STUCK_NS, ret_thread))
+        ret_thread[0] = '\0';
+}
+
 static void *answer(void *ctx)
 {
     int listener = *(int *)ctx;
     free(ctx);
     for (;;) {
+        char stuck[LOOP_NAME_MAX] = "";
         auto_fd caller = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        find_stuck(stuck);
         if (caller >= 0)
-            (void)!send(caller, "", 1, MSG_NOSIGNAL);
+            (void)!send(caller, stuck, sizeof stuck, MSG_NOSIGNAL);
         else
             sleep(1); /* out of descriptors */
     }
@@ -74,7 +99,7 @@ int probe_ask(const char *verb, const char *dir, struct err *err)
 {
     struct sockaddr_un a;
     socklen_t size;
-    char byte;
+    char stuck[LOOP_NAME_MAX] = "";
     struct timeval limit = {.tv_sec = ANSWER_SECONDS};
     auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (find_address(verb, dir, &a, &size, err) < 0)
@@ -83,8 +108,11 @@ int probe_ask(const char *verb, const char *dir, struct err *err)
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
         return err_sys(err, errno, "cannot make a socket");
     bool is_served = connect(fd, (struct sockaddr *)&a, size) == 0 && is_ours(fd);
-    ssize_t n = is_served ? recv(fd, &byte, 1, 0) : -1;
+    ssize_t n = is_served ? recv(fd, stuck, sizeof stuck, 0) : -1;
     if (is_served && n < 0 && errno == EAGAIN)
         return err_set(err, ERR_TIMEOUT, "`cistern %s` of '%s' does not answer", verb, dir);
-    return n == 1 ? 0 : err_set(err, ERR_NOT_FOUND, "no `cistern %s` runs for '%s'", verb, dir);
+    if (n > 0 && stuck[0])
+        return err_set(err, ERR_TIMEOUT, "`cistern %s` of '%s': its thread '%.*s' has been stuck for ten minutes", verb,
+                       dir, LOOP_NAME_MAX, stuck);
+    return n > 0 ? 0 : err_set(err, ERR_NOT_FOUND, "no `cistern %s` runs for '%s'", verb, dir);
 }

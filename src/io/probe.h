@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.h - asks the process that works on a volume for a byte. A stopped process would keep the lock of the volume
- * without end. A thread of its own answers, so that a process which waits for its store, for its turn or for another
- * program's file answers too. home: any thread; asking blocks. */
+/* probe.h - asks the process that works on a volume whether it is stuck: it would keep the lock of the volume without
+ * end. A thread of its own answers for the loops and for main. It answers also while the process waits for its store,
+ * for the disk or for another program's file. home: any thread; asking blocks. */
 #pragma once
 
 #include "util/err.h"
@@ -10,5 +10,9 @@
  * another process answers for them. */
 must_check int probe_serve(const char *verb, const char *dir, struct err *err);
 
-/* ERR_TIMEOUT: the process has not answered for 8 s. ERR_NOT_FOUND: none of this user listens. */
+/* From main, again and again: after the first call, main is stuck if the next one is late. */
+void probe_beat(void);
+
+/* ERR_TIMEOUT: the process has not answered for 8 s, or one of its threads is stuck. ERR_NOT_FOUND: none of this user
+ * listens. */
 must_check int probe_ask(const char *verb, const char *dir, struct err *err);

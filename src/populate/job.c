@@ -146,7 +146,7 @@ static const char work_template[] = JSON({
         {"name": "broker", "mountPath": "/var/run/secrets/cistern.io/broker", "readOnly": true},
         {"name": "ca", "mountPath": "/var/run/secrets/cistern.io/ca", "readOnly": true}]});
 
-/* Ends a Job that has been stopped for two minutes. The probe never fails because a Job waits. */
+/* Ends a Job that has been stopped for two minutes, or stuck for ten. The probe never fails because a Job waits. */
 static const char probe_template[] = JSON({
     "initialDelaySeconds": 30, "periodSeconds": 30, "timeoutSeconds": 10, "failureThreshold": 4});
 

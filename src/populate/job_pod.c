@@ -52,7 +52,7 @@ bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret
     bool is_deleted = json_str_at(pod, "metadata.deletionTimestamp").len > 0;
     if (!is_deleted && json_opt_u64(state, "terminated.exitCode", &exit_code, ERR_IGNORED) == 0 &&
         exit_code == EXIT_KILLED)
-        return says(ret, "JobFailed", "was killed on", pod, STR("no answer for two minutes, or a signal from outside"),
+        return says(ret, "JobFailed", "was killed on", pod, STR("its liveness probe failed, or a signal from outside"),
                     STR_NULL);
     if (!str_eq(phase, STR("Pending")))
         return false;

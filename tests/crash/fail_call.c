@@ -14,6 +14,8 @@
  * CISTERN_FAIL_STAYS: all later calls fail, too.
  * CISTERN_SLOW_RMDIR, _STAT, _FSYNC=N: each such call waits for N milliseconds, so that a race is lost.
  * CISTERN_SLOW_PWRITE=N: the same for a pwrite that ends with a part of 8 MiB.
+ * CISTERN_FAST_CLOCK=N: the monotonic clock runs N times as fast. Waits last as long as ever, but for those for a
+ * condition, which have a point in time.
  * CISTERN_PLAIN_FILES: every file system has only the features of NFS: no unnamed files, no renames with flags, no
  * allocation, no statement of its space. */
 #include <dirent.h>
@@ -40,6 +42,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_ulong calls;
@@ -51,6 +54,12 @@ static unsigned long number(const char *name, unsigned long otherwise)
 }
 
 #define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+static bool is_meant_program(void)
+{
+    const char *program = getenv("CISTERN_FAIL_PROGRAM");
+    return !program || strcmp(program, program_invocation_short_name) == 0;
+}
 
 static bool is_first(void)
 {
@@ -73,9 +82,8 @@ static bool is_spared(const void *caller)
 static bool fails_for(const char *name, const void *caller)
 {
     static atomic_ulong at;
-    const char *only = getenv("CISTERN_FAIL_NAME"), *program = getenv("CISTERN_FAIL_PROGRAM");
-    if ((only && strcmp(only, name) != 0) || (program && strcmp(program, program_invocation_short_name) != 0) ||
-        is_spared(caller))
+    const char *only = getenv("CISTERN_FAIL_NAME");
+    if ((only && strcmp(only, name) != 0) || !is_meant_program() || is_spared(caller))
         return false;
     if (!at)
         at = number("CISTERN_FAIL_AT", ~0UL);
@@ -98,9 +106,7 @@ static bool lacks(bool asked, int number)
 __attribute__((destructor)) static void tell_count(void)
 {
     const char *path = getenv("CISTERN_FAIL_COUNT");
-    const char *program = getenv("CISTERN_FAIL_PROGRAM");
-    bool is_meant = !program || strcmp(program, program_invocation_short_name) == 0;
-    FILE *f = path && is_meant ? fopen(path, "we") : NULL;
+    FILE *f = path && is_meant_program() ? fopen(path, "we") : NULL;
     if (!f)
         return;
     fprintf(f, "%lu\n", atomic_load(&calls));
@@ -300,4 +306,47 @@ ssize_t write(int fd, const void *buf, size_t len)
 {
     bool counts = fd > STDERR_FILENO && is_file(fd) && is_meant(buf, len);
     return counts && fails("write") ? -1 : REAL(write)(fd, buf, len);
+}
+
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
+
+static int64_t nanoseconds(const struct timespec *t)
+{
+    return t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
+}
+
+static struct timespec to_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+static int64_t real_now(void)
+{
+    struct timespec t;
+    REAL(clock_gettime)(CLOCK_MONOTONIC, &t);
+    return nanoseconds(&t);
+}
+
+/* `of` in the time of the program, from when it was asked first. */
+static int64_t fast(int64_t of)
+{
+    static _Atomic int64_t began;
+    int64_t none = 0;
+    atomic_compare_exchange_strong(&began, &none, of);
+    return began + (of - began) * (int64_t)(is_meant_program() ? number("CISTERN_FAST_CLOCK", 1) : 1);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    if (clock != CLOCK_MONOTONIC)
+        return REAL(clock_gettime)(clock, t);
+    *t = to_timespec(fast(real_now()));
+    return 0;
+}
+
+int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until)
+{
+    int64_t now = real_now();
+    struct timespec at = to_timespec(now + nanoseconds(until) - fast(now));
+    return REAL(pthread_cond_clockwait)(c, lock, clock, clock == CLOCK_MONOTONIC ? &at : until);
 }

@@ -8,9 +8,11 @@ import time
 import grpc
 import pytest
 
+from integration.lib import threads
 from integration.lib.buckets import contents
+from paths import BUILD
 
-from .driver import MIB, ask_until_ready, command_line, processes, wait_for
+from .driver import MIB, Driver, ask_until_ready, command_line, has_ended, processes, wait_for
 
 Code = grpc.StatusCode
 
@@ -88,6 +90,23 @@ def test_a_killed_hydration_is_started_again(driver, folder):
     os.kill(child, signal.SIGKILL)
     driver.stage(volume)
     assert contents(source).items() <= contents(ask_until_ready(driver, volume)).items()
+
+
+def test_a_stuck_hydration_is_killed_and_started_again(folder):
+    driver = Driver(folder, env={"LD_PRELOAD": str(BUILD / "tests/libfail_call.so"), "CISTERN_FAIL_PROGRAM": "cistern",
+                                 "CISTERN_FAST_CLOCK": "30"}).start()
+    try:
+        source, volume, child = begin(driver, folder, 8 * MIB, "100Ki")
+        wait_for(lambda: threads.find(child, "driver"))
+        thread, = threads.find(child, "driver")
+        threads.stop(thread)
+        wait_for(lambda: has_ended(child), 180)
+        threads.reap(thread)
+        assert "its thread 'driver' has been stuck for ten minutes" in driver.log_text()
+        driver.stage(volume)
+        assert contents(source).items() <= contents(ask_until_ready(driver, volume)).items()
+    finally:
+        driver.end()
 
 
 def test_a_hydration_that_died_with_the_driver_is_taken_up_by_the_next(driver, folder):

@@ -35,7 +35,7 @@ static const struct pod_row {
     {"{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Error\",\"exitCode\":137}}}"
      "]"
      "}",
-     9, "JobFailed", "was killed on node n1: no answer for two minutes, or a signal from outside"},
+     9, "JobFailed", "was killed on node n1: its liveness probe failed, or a signal from outside"},
     {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on resource: memory.\","
      "\"containerStatuses\":[{\"state\":{\"terminated\":{\"reason\":\"Error\",\"exitCode\":137}}}]}",
      9, "JobFailed", "was ended on node n1: Evicted: The node was low on resource"},
