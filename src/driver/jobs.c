@@ -31,7 +31,7 @@ struct driver_job {
     bool again;          /* run again when it ends */
     bool ending;         /* not requested any more: the thread removes it when no process runs */
     bool pinned;         /* the thread uses it without the lock: it may not be freed */
-    uint64_t at_ns;      /* FAILED: next start; RUNNING, adopted: next check; DONE: end of its newness */
+    uint64_t at_ns;      /* QUEUED: since; FAILED: next start; RUNNING: next check; DONE: end of its newness */
     uint64_t ask_ns;     /* RUNNING: when its process is asked for an answer next */
     unsigned unanswered; /* asks in a row */
     unsigned failures;
@@ -80,6 +80,8 @@ static void job_become(struct jobs *j, struct driver_job *job, enum driver_job_s
     assert(allowed[job->state][next]);
     j->running += (next == JOB_RUNNING) - (job->state == JOB_RUNNING);
     job->state = next;
+    if (next == JOB_QUEUED)
+        job->at_ns = clock_now_ns();
     if (next == JOB_DONE) {
         job->failures = 0;
         job->at_ns = clock_now_ns() + NS_PER_SECOND;
@@ -112,7 +114,7 @@ static struct driver_job *find_job(struct jobs *j, const char *id, enum job_kind
 static struct driver_job *add_job(struct jobs *j, const char *id, const char *path, enum job_kind kind)
 {
     struct driver_job *job = xcalloc(1, sizeof *job);
-    *job = (struct driver_job){.kind = kind, .state = JOB_QUEUED, .child = NO_CHILD};
+    *job = (struct driver_job){.kind = kind, .state = JOB_QUEUED, .at_ns = clock_now_ns(), .child = NO_CHILD};
     job->id = str_dup(str_of(id));
     job->path = str_dup(str_of(path));
     list_add_first(&j->all, &job->in_jobs);
@@ -130,25 +132,27 @@ static void job_free(struct driver_job *job)
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
-/* The next job for which `due` is true; pinned, so that it stays while the lock is released. */
+/* The job that has been due for the longest time; pinned, so that it stays while the lock is released. */
 static struct driver_job *pin_next(struct jobs *j,
-                                   bool (*due)(const struct jobs *j, const struct driver_job *job, uint64_t now_ns))
+                                   uint64_t (*due_ns)(const struct jobs *j, const struct driver_job *job))
 {
-    uint64_t now_ns = clock_now_ns();
-    struct driver_job *job;
+    uint64_t first_ns = clock_now_ns() + 1;
+    struct driver_job *job, *first = NULL;
     auto_lock(&j->lock);
     list_foreach (&j->all, job, in_jobs)
-        if (due(j, job, now_ns)) {
-            job->pinned = true;
-            return job;
+        if (due_ns(j, job) < first_ns) {
+            first_ns = due_ns(j, job);
+            first = job;
         }
-    return NULL;
+    if (first)
+        first->pinned = true;
+    return first;
 }
 
-static bool is_due_for_start(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+static uint64_t start_ns(const struct jobs *j, const struct driver_job *job)
 {
-    bool due = job->state == JOB_QUEUED || (job->state == JOB_FAILED && now_ns >= job->at_ns);
-    return due && !job->ending && !j->stopping && j->running < JOBS_RUNNING_MAX;
+    bool waits = job->state == JOB_QUEUED || job->state == JOB_FAILED;
+    return waits && !job->ending && !j->stopping && j->running < JOBS_RUNNING_MAX ? job->at_ns : UINT64_MAX;
 }
 
 static void job_started(struct jobs *j, struct driver_job *job, struct child own_child)
@@ -193,9 +197,9 @@ static void start_job(struct jobs *j, struct driver_job *job)
     job->pinned = false;
 }
 
-static bool is_due_for_check(const struct jobs *, const struct driver_job *job, uint64_t now_ns)
+static uint64_t check_ns(const struct jobs *, const struct driver_job *job)
 {
-    return job->state == JOB_RUNNING && now_ns >= job->at_ns;
+    return job->state == JOB_RUNNING ? job->at_ns : UINT64_MAX;
 }
 
 /* Has it ended? Our own child is reaped; for an adopted one the lock is tested. */
@@ -224,9 +228,9 @@ static void check_job(struct jobs *j, struct driver_job *job)
     job->pinned = false;
 }
 
-static bool is_due_for_ask(const struct jobs *j, const struct driver_job *job, uint64_t now_ns)
+static uint64_t ask_ns(const struct jobs *j, const struct driver_job *job)
 {
-    return job->state == JOB_RUNNING && now_ns >= job->ask_ns && !j->stopping;
+    return job->state == JOB_RUNNING && !j->stopping ? job->ask_ns : UINT64_MAX;
 }
 
 /* A process of a version that does not listen is not frozen. */
@@ -305,12 +309,12 @@ static void *jobs_main(void *ctx)
         uint64_t drained;
         if (polls[0].revents && read(j->wake, &drained, sizeof drained) < 0)
             continue;
-        while ((job = pin_next(j, is_due_for_check)) != NULL)
+        while ((job = pin_next(j, check_ns)) != NULL)
             check_job(j, job);
-        if ((job = pin_next(j, is_due_for_ask)) != NULL) /* one a round: an ask takes seconds */
+        if ((job = pin_next(j, ask_ns)) != NULL) /* one a round: an ask takes seconds */
             ask_job(j, job);
         remove_ended(j);
-        while ((job = pin_next(j, is_due_for_start)) != NULL)
+        while ((job = pin_next(j, start_ns)) != NULL)
             start_job(j, job);
     }
     return NULL;

@@ -268,31 +268,72 @@ static void an_export_for_release_does_not_wait_for_the_next_try_of_one_that_fai
     assert_true(clock_now_ns() < end_ns);
 }
 
-static void no_more_run_at_once_than_may_and_the_rest_follow(void **state)
+/* Volume `i` of many that run or wait for a place. */
+static const char *nth(int i, char *ret_path, size_t size)
 {
-    (void)state;
-    enum { VOLUMES = JOBS_RUNNING_MAX + 3 };
+    static char id[16];
+    snprintf(id, sizeof id, "w%d", i);
+    snprintf(ret_path, size, "%s/volume-%d", dir_name, i);
+    return id;
+}
+
+static void want_nth(int i)
+{
     struct err err;
     struct driver_job_view v;
-    char id[16], path[192];
-    for (int i = 0; i < VOLUMES; i++) {
-        snprintf(path, sizeof path, "%s/volume-%d", dir_name, i);
-        assert_int_equal(mkdir(path, 0700), 0);
-        write_part_of(path, "wait");
-        snprintf(id, sizeof id, "w%d", i);
-        assert_int_equal(jobs_request(jobs, id, path, JOB_HYDRATE, false, &v, &err), 0);
-    }
+    char path[192];
+    const char *id = nth(i, path, sizeof path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    write_part_of(path, "wait");
+    assert_int_equal(jobs_request(jobs, id, path, JOB_HYDRATE, false, &v, &err), 0);
+}
+
+static void end_nth(int i)
+{
+    struct err err;
+    char path[192];
+    const char *id = nth(i, path, sizeof path);
+    assert_int_equal(jobs_end(jobs, id, path, &err), 0);
+}
+
+static void wait_until_all_places_are_taken(void)
+{
     uint64_t end_ns = clock_now_ns() + 20 * NS_PER_SECOND;
     while (jobs_running(jobs) < JOBS_RUNNING_MAX && clock_now_ns() < end_ns)
         usleep(2000);
     usleep(50000);
     assert_int_equal(jobs_running(jobs), JOBS_RUNNING_MAX);
-    for (int i = VOLUMES; i-- > 0;) {
-        snprintf(path, sizeof path, "%s/volume-%d", dir_name, i);
-        snprintf(id, sizeof id, "w%d", i);
-        assert_int_equal(jobs_end(jobs, id, path, &err), 0);
-    }
+}
+
+static void no_more_run_at_once_than_may_and_the_rest_follow(void **state)
+{
+    (void)state;
+    enum { VOLUMES = JOBS_RUNNING_MAX + 3 };
+    for (int i = 0; i < VOLUMES; i++)
+        want_nth(i);
+    wait_until_all_places_are_taken();
+    for (int i = VOLUMES; i-- > 0;)
+        end_nth(i);
     assert_int_equal(jobs_running(jobs), 0);
+}
+
+static void the_job_that_has_waited_longest_starts_first(void **state)
+{
+    (void)state;
+    char path[192];
+    for (int i = 0; i < JOBS_RUNNING_MAX; i++)
+        want_nth(i);
+    wait_until_all_places_are_taken();
+    want_nth(JOBS_RUNNING_MAX);
+    want_nth(JOBS_RUNNING_MAX + 1);
+    end_nth(0);
+    wait_until_all_places_are_taken();
+    nth(JOBS_RUNNING_MAX, path, sizeof path);
+    for (int i = 0; i < 1000 && !child_lives(JOB_HYDRATE, path); i++)
+        usleep(5000);
+    assert_true(child_lives(JOB_HYDRATE, path));
+    for (int i = JOBS_RUNNING_MAX + 2; i-- > 1;)
+        end_nth(i);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -313,6 +354,7 @@ int main(int argc, char **argv)
         TEST(job_that_cannot_be_started_has_the_cause_until_it_runs),
         TEST(an_export_for_release_does_not_wait_for_the_next_try_of_one_that_failed),
         TEST(no_more_run_at_once_than_may_and_the_rest_follow),
+        TEST(the_job_that_has_waited_longest_starts_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
