@@ -11,6 +11,9 @@
 #define SILENT_NS (60 * (int64_t)NS_PER_SECOND)
 #define SILENT_TEXT "its Job has written no status for a minute: it is stopped, or waits for the disk of the node"
 
+/* An export ends itself at its deadline, and cancels its requests first. */
+#define END_NS (60 * (int64_t)NS_PER_SECOND)
+
 struct status_writer {
     struct api_volume *v;
     const struct observed *f;
@@ -205,12 +208,26 @@ static bool is_due(const struct status_writer *w)
     return observed_owe_export(w->f);
 }
 
+static bool is_past_deadline(const struct status_writer *w, int64_t since_ns)
+{
+    uint64_t deadline_ns = min_u64(w->f->volume->spec->export.deadline_ns, INT64_MAX / 2);
+    return deadline_ns && since_ns && w->now_ns > since_ns + (int64_t)deadline_ns;
+}
+
 /* The export deadline has passed since the last pod with write access, without a successful export. */
 static bool is_stalled(const struct status_writer *w)
 {
-    uint64_t deadline_ns = min_u64(w->f->volume->spec->export.deadline_ns, INT64_MAX / 2);
-    int64_t since_ns = w->f->use.unpublished_ns;
-    return is_due(w) && deadline_ns && since_ns && w->now_ns > since_ns + (int64_t)deadline_ns;
+    return is_due(w) && is_past_deadline(w, w->f->use.unpublished_ns);
+}
+
+static void set_exporting(struct status_writer *w)
+{
+    const struct verdict *e = &w->f->verdict;
+    if (e->state == VERDICT_RUNNING && is_past_deadline(w, e->started_ns + END_NS))
+        SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
+            "the export still runs after export.deadline; the data is kept on the node");
+    else
+        SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
 }
 
 static void set_exported(struct status_writer *w)
@@ -219,7 +236,7 @@ static void set_exported(struct status_writer *w)
     if (!w->f->volume->spec->export.uri)
         return;
     if (e->alive)
-        SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
+        set_exporting(w);
     else if (is_due(w) && e->state == VERDICT_FAILED)
         SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             verdict_missing_files(e), e->failed_count ? e->failed[0].path : "?",

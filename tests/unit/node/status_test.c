@@ -98,6 +98,33 @@ static void a_run_that_writes_no_status_is_silent(void **state)
     }
 }
 
+static void an_export_that_runs_past_its_deadline_is_stalled(void **state)
+{
+    (void)state;
+    const int64_t second = 1000000000, minute = 60 * second;
+    static struct spec spec;
+    static struct volume on_disk = {.spec = &spec};
+    auto_space closed = closed_space();
+    spec.export = (struct spec_export){.uri = (char *)"s3://b/", .deadline_ns = (uint64_t)(5 * minute)};
+    struct observed f = {.space = closed, .id_is_of_pool = true, .here = true, .volume = &on_disk};
+    const struct {
+        int64_t now_ns;
+        enum verdict_state state;
+        const char *reason;
+    } cases[] = {{6 * minute, VERDICT_RUNNING, "Exporting"}, /* it ends by itself */
+                 {7 * minute + second, VERDICT_RUNNING, "ExportStalled"},
+                 {-minute, VERDICT_RUNNING, "Exporting"},  /* the clock was set back */
+                 {99 * minute, VERDICT_NONE, "Exporting"}, /* it begins */
+                 {99 * minute, VERDICT_FAILED, "Exporting"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        auto_api_volume v = volume("0123456789ab");
+        f.verdict = (struct verdict){.state = cases[i].state, .alive = true, .started_ns = minute};
+        status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, cases[i].now_ns);
+        assert_string_equal(api_condition_find(&v->status.conditions, API_EXPORTED)->reason, cases[i].reason);
+        assert_int_equal(v->status.phase, API_PHASE_EXPORTING);
+    }
+}
+
 static void a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own(void **state)
 {
     (void)state;
@@ -150,6 +177,7 @@ int main(void)
         cmocka_unit_test(a_condition_that_became_false_is_reported_once),
         cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
         cmocka_unit_test(a_run_that_writes_no_status_is_silent),
+        cmocka_unit_test(an_export_that_runs_past_its_deadline_is_stalled),
         cmocka_unit_test(a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own),
         cmocka_unit_test(a_run_that_was_stopped_has_listed_only_what_it_found),
         cmocka_unit_test(a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume),
