@@ -44,7 +44,8 @@ def test_a_node_that_is_gone_gives_up_what_is_released_and_has_the_rest_when_it_
     team.delete("pod/gone", "pod/kept", "--force", "--grace-period=0")
     team.delete("pvc/gone")  # it does not wait for the node
     pv = f"/api/v1/persistentvolumes/{gone['metadata']['name']}"
-    eventually(lambda: not cluster.api.exists(pv), "its PersistentVolume goes when the grace is over", 60)
+    # external-provisioner asks again after 30 s at most.
+    eventually(lambda: not cluster.api.exists(pv), "its PersistentVolume goes when the grace is over", 120)
     tomb = cluster.api.get(f"{API}/cisternvolumes/{gone['metadata']['name']}")
     assert tomb["status"]["phase"] == "Lost" and condition(tomb, "NodeGone")["status"] == "True"
     assert "lost with node node-b" in condition(tomb, "NodeGone")["message"]
