@@ -453,7 +453,7 @@ int main(int argc, char **argv)
         {"help", 'h', OPT_FLAG, &wants_help, NULL, "print this help"},
         {0},
     };
-    if (opt_parse(table, false, &argc, argv, &err) < 0)
+    if (opt_parse(table, NULL, false, &argc, argv, &err) < 0)
         return fail(&err, EXIT_USAGE);
     if (wants_help)
         return help(table);

@@ -261,26 +261,20 @@ static int set_list(struct spec *s, const char *key, const struct opt_list *list
     return list->count ? spec_set(s, str_of(key), sbuf_str(&b), err) : 0;
 }
 
-static int set_text(struct spec *s, const char *key, const char *value, struct err *err)
-{
-    return value ? spec_set(s, str_of(key), str_of(value), err) : 0;
-}
-
 /* The flags become a policy, so that one table checks the values of both. */
 static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *err)
 {
     static const char *const conflicts[] = {"fail", "overwrite", "version"};
+    const char *const texts[][2] = {{"export.uri", uri},
+                                    {"export.conflict", flags.conflict},
+                                    {"export.marker", flags.marker},
+                                    {"export.storageClass", flags.storage_class}};
     unsigned ignored;
     struct spec *s = j->spec = spec_new();
     int r = parse_choice("--conflict", flags.conflict, conflicts, countof(conflicts), &ignored, err);
-    if (r == 0)
-        r = set_text(s, "export.uri", uri, err);
-    if (r == 0)
-        r = set_text(s, "export.conflict", flags.conflict, err);
-    if (r == 0)
-        r = set_text(s, "export.marker", flags.marker, err);
-    if (r == 0)
-        r = set_text(s, "export.storageClass", flags.storage_class, err);
+    for (size_t i = 0; i < countof(texts) && r == 0; i++)
+        if (texts[i][1])
+            r = spec_set(s, str_of(texts[i][0]), str_of(texts[i][1]), err);
     if (r == 0)
         r = set_list(s, "export.include", &flags.include, err);
     if (r == 0)
@@ -288,7 +282,11 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
     s->export.settle_ns = flags.settle_ns;
     if (flags.deadline_ns)
         s->export.deadline_ns = flags.deadline_ns;
-    return r < 0 ? r : spec_check_owed(s, err);
+    if (r == 0)
+        r = spec_check_owed(s, err);
+    if (r < 0 && err->id) /* its advice is for a BucketSource */
+        r = err_advise_text(err, err->id, "correct the value; `cistern export --help` describes the flags");
+    return r;
 }
 
 static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)

@@ -66,31 +66,46 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+/* Verbs of other tools. */
+static const struct habit {
+    const char *verbs, *hint;
+} habits[] = {
+    {" cp copy sync get put mv rsync download upload ",
+     "`cistern hydrate URI DIR` copies from a bucket, `cistern export DIR URI` to it"},
+    {" du size ", "`cistern ls --sum URI` counts objects and bytes"},
+    {" stat head info ", "`cistern ls -l URI` shows size, time and checksum"},
+    {" cat tail pipe ", "nothing is copied to stdout: `cistern hydrate URI DIR` fetches the object"},
+    {" rm del delete rb mb mkdir ", "cistern deletes no objects and makes no buckets: use the tool of the store"},
+    {" completion completions ", "the package installs completions for bash, zsh and fish"},
+    {" login auth config configure ",
+     "there is no login: the credentials of aws and gcloud are used, and `cistern doctor URI` shows them"},
+};
+
+static const char *hint_of(const char *verb)
+{
+    char word[32];
+    snprintf(word, sizeof word, " %s ", verb);
+    for (size_t i = 0; i < countof(habits); i++)
+        if (!strchr(verb, ' ') && strstr(habits[i].verbs, word))
+            return habits[i].hint;
+    return NULL;
+}
+
 /* A verb of another tool, or a misspelled one. */
 static int unknown_verb(const char *name)
 {
-    static const char *const copies[] = {"cp", "copy", "sync", "get", "put", "mv", "rsync", "download", "upload"};
+    const struct verb *nearest = NULL;
+    const char *hint = hint_of(name);
+    size_t least = SIZE_MAX;
     struct err err;
-    if (strcmp(name, "du") == 0) {
-        err_set(&err, ERR_INVALID, "unknown verb 'du'; `cistern ls --sum URI` counts objects and bytes");
-        return usage_error(&err);
-    }
-    for (size_t i = 0; i < countof(copies); i++)
-        if (strcmp(name, copies[i]) == 0) {
-            err_set(&err, ERR_INVALID,
-                    "unknown verb '%s'; `cistern hydrate URI DIR` copies from a bucket, "
-                    "`cistern export DIR URI` to it",
-                    name);
-            return usage_error(&err);
-        }
     if (opt_check_dash(name, &err) < 0)
         return usage_error(&err);
-    const struct verb *nearest = NULL;
-    size_t least = strlen(name) / 2 + 1;
     for (size_t i = 0; i < countof(verbs); i++)
         if (verbs[i].help && str_is_nearer(str_of(verbs[i].name), str_of(name), &least))
             nearest = &verbs[i];
-    if (nearest)
+    if (hint)
+        err_set(&err, ERR_INVALID, "unknown verb '%s'; %s", name, hint);
+    else if (nearest)
         err_set(&err, ERR_INVALID, "unknown verb '%s'; did you mean %s?", name, nearest->name);
     else
         err_set(&err, ERR_INVALID, "unknown verb '%s'; `cistern --help` lists them", name);
@@ -165,12 +180,14 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* write() then fails with EFBIG */
     web_keep_heap();
     setlocale(LC_CTYPE, "C.UTF-8");
-    if (opt_parse(global_opts, true, &argc, argv, &err) < 0)
+    if (opt_parse(global_opts, NULL, true, &argc, argv, &err) < 0)
         return usage_error(&err);
     if (globals.log_level_text && log_level_parse(str_of(globals.log_level_text), &globals.log_level, &err) < 0)
         return usage_error(&err);
     if (globals.verbose && !globals.log_level_text)
         globals.log_level = LOG_INFO;
+    if (globals.timeout_ns && (!globals.stall_ns || globals.stall_ns > globals.timeout_ns))
+        globals.stall_ns = globals.timeout_ns;           /* one silent request must not outlast it */
     globals.no_progress |= globals.log_level < LOG_WARN; /* live lines would overwrite the log */
     log_setup(STDERR_FILENO, globals.log_level, globals.json ? LOG_JSON : LOG_TEXT);
     if (argc < 2) {

@@ -22,7 +22,7 @@ const struct opt global_opts[] = {
     {"timeout", 0, OPT_DURATION, &globals.timeout_ns, "TIME", "retry temporary errors for at most this long (30m)",
      .least = 1},
     {"stall", 0, OPT_DURATION, &globals.stall_ns, "TIME",
-     "retry a request that received almost nothing for this long (30s)", .least = 1},
+     "retry a request that received almost nothing for this long (30s, at most --timeout)", .least = 1},
     {"endpoint", 0, OPT_TEXT, &globals.endpoint, "URL",
      "connect to this S3-compatible or GCS-compatible store (the vendor's)", .least = 1},
     {"region", 0, OPT_TEXT, &globals.region, "NAME", "use this bucket region (from the environment or profile)",
@@ -78,6 +78,12 @@ int check_dir_argument(const char *dir, const char *from, const char *to, struct
                        dir);
     if (dir[0] == '\0')
         return err_set(err, ERR_INVALID, "DIR is empty, as when a variable is not set: write the path of a directory");
+    if (dir[strspn(dir, "/")] == '\0')
+        return err_set(
+            err, ERR_INVALID,
+            "'%s' is the root directory, as when a variable before the slash is not set: write the path of a "
+            "directory below it",
+            dir);
     if (strcmp(dir, "-") == 0)
         return err_set(err, ERR_INVALID,
                        "'-' is not a directory, and nothing is copied from stdin or to stdout: write the path of a "
@@ -177,7 +183,7 @@ int verb_begin(const struct opt *table, const char *usage, int *argc, char **arg
             fputs(b.ptr, stdout);
             return EXIT_DONE;
         }
-    int r = opt_parse(table, false, argc, argv, &err);
+    int r = opt_parse(table, global_opts, false, argc, argv, &err);
     if (r == 0)
         r = check_payer(*argc, argv, &err);
     return r < 0 ? usage_error(&err) : -1;

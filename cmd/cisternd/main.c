@@ -158,7 +158,7 @@ static const struct role *find_role(void)
 
 static int parse_flags(int argc, char **argv, struct err *err)
 {
-    int r = opt_parse(table, false, &argc, argv, err);
+    int r = opt_parse(table, NULL, false, &argc, argv, err);
     if (r < 0 || flags.help || flags.version)
         return r;
     if (argc > 1)

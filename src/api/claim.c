@@ -9,28 +9,48 @@ static const char *const annotations_known[] = {
     NAME_ANNOTATION_ON_DATA_LOSS,
 };
 
-static int check_annotation(struct str name, struct err *err)
+static bool is_known(struct str name)
 {
-    const char *nearest = annotations_known[0];
-    size_t least = SIZE_MAX;
-    if (!str_starts(name, STR(NAME_API_GROUP "/")))
-        return 0;
-    for (size_t i = 0; i < countof(annotations_known); i++) {
+    for (size_t i = 0; i < countof(annotations_known); i++)
         if (str_eq(name, str_of(annotations_known[i])))
-            return 0;
-        if (str_is_nearer(str_sub(name, 0, STR_DISTANCE_MAX), str_of(annotations_known[i]), &least))
-            nearest = annotations_known[i];
-    }
-    return err_fail(err, ERR_INVALID, CIS_CLAIM_ANNOTATION_UNKNOWN,
-                    "unknown annotation '%.*s'; the nearest known one is '%s'", STR_FMT(str_sub(name, 0, 100)),
-                    nearest);
+            return true;
+    return false;
 }
 
-static int check_annotations(const json *annotations, struct err *err)
+static int check_annotation(struct str name, struct err *err)
 {
+    struct str prefix = STR(NAME_API_GROUP "/"), own = str_from(name, prefix.len);
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    if (!str_starts(name, prefix) || is_known(name))
+        return 0;
+    for (size_t i = 0; i < countof(annotations_known); i++)
+        if (str_is_nearer(str_of(annotations_known[i] + prefix.len), own, &least))
+            nearest = annotations_known[i];
+    return err_fail(err, ERR_INVALID, CIS_CLAIM_ANNOTATION_UNKNOWN, "unknown annotation '%.*s%s%s'",
+                    STR_FMT(str_sub(name, 0, 100)), nearest ? "'; the nearest known one is '" : "",
+                    nearest ? nearest : "");
+}
+
+/* A label is not read. */
+static int check_label(struct str name, const json *annotations, struct err *err)
+{
+    auto_mem char *text = str_dup(name);
+    if (!is_known(name) || json_member(annotations, text))
+        return 0;
+    err_set(err, ERR_INVALID, "'%s' is a label, and has no effect", text);
+    return err_advise_text(err, CIS_CLAIM_ANNOTATION_UNKNOWN,
+                           "write it below metadata.annotations, not metadata.labels");
+}
+
+static int check_names(const json *claim, struct err *err)
+{
+    const json *annotations = json_at(claim, "metadata.annotations"), *labels = json_at(claim, "metadata.labels");
     int r = 0;
     for (void *i = json_iter(annotations); i && r == 0; i = json_iter_next(annotations, i))
         r = check_annotation(json_iter_key(i), err);
+    for (void *i = json_iter(labels); i && r == 0; i = json_iter_next(labels, i))
+        r = check_label(json_iter_key(i), annotations, err);
     return r;
 }
 
@@ -101,8 +121,7 @@ static int check_dropped(const json *claim, struct err *err)
 
 int api_claim_check(const json *claim, struct err *err)
 {
-    const json *annotations = json_at(claim, "metadata.annotations");
-    int r = check_annotations(annotations, err);
+    int r = check_names(claim, err);
     if (r == 0)
         r = check_modes(claim, err);
     if (r == 0)

@@ -72,13 +72,15 @@ int opt_check_dash(const char *arg, struct err *err)
                    arg, strlen(name) > 1 ? "--" : "-", name);
 }
 
-static int unknown_flag(const struct opt *table, const char *arg, struct str name, struct err *err)
+static int unknown_flag(const struct opt *table, const struct opt *parsed, const char *arg, struct str name,
+                        struct err *err)
 {
-    const struct opt *nearest = NULL;
-    size_t least = name.len / 2 + 1;
-    for (const struct opt *o = table; o->name; o++)
-        if (o->help && str_is_nearer(str_of(o->name), name, &least))
-            nearest = o;
+    const struct opt *nearest = NULL, *tables[] = {table, parsed};
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < countof(tables); i++)
+        for (const struct opt *o = tables[i]; o && o->name; o++)
+            if (o->help && str_is_nearer(str_of(o->name), name, &least))
+                nearest = o;
     if (nearest)
         return err_set(err, ERR_INVALID, "unknown flag '%s'; did you mean --%s?", arg, nearest->name);
     if (arg[1] != '-' && name.len > 1 && find_letter(table, arg[1]))
@@ -183,7 +185,8 @@ static int apply_flag(const struct parsed_flag *s, int argc, char **argv, int *a
     return store_value(s->opt, str_of(argv[(*at)++]), err);
 }
 
-int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err)
+int opt_parse(const struct opt *table, const struct opt *parsed, bool others_may_follow, int *argc, char **argv,
+              struct err *err)
 {
     int kept = 1, at = 1;
     while (at < *argc) {
@@ -206,7 +209,7 @@ int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char *
             continue;
         }
         if (s.name.ptr && !others_may_follow)
-            return unknown_flag(table, arg, s.name, err);
+            return unknown_flag(table, parsed, arg, s.name, err);
         argv[kept++] = argv[at++];
     }
     while (at < *argc)

@@ -34,8 +34,10 @@ struct opt_list {
 
 /* Removes the flags of `table` from argv, in any position; the other arguments stay in argv[0 .. *argc), in order. "--"
  * ends the flags and is removed. `others_may_follow` keeps unknown flags: main parses the global flags first. Otherwise
- * an unknown flag is ERR_INVALID, and the sentence names the nearest known one; so is a number out of its range. */
-must_check int opt_parse(const struct opt *table, bool others_may_follow, int *argc, char **argv, struct err *err);
+ * an unknown flag is ERR_INVALID, and the sentence names the nearest one of `table` and of `parsed`, whose flags are
+ * removed already (NULL: none); so is a number out of its range. */
+must_check int opt_parse(const struct opt *table, const struct opt *parsed, bool others_may_follow, int *argc,
+                         char **argv, struct err *err);
 
 /* Refuses an argument that begins with a long dash: pages and word processors make one of "-" and "--". */
 must_check int opt_check_dash(const char *arg, struct err *err);

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 enum { FILE_MAX = 1 << 20, URL_MAX = 2048, TOKEN_MAX = 64 << 10 };
 
@@ -36,6 +37,13 @@ static int read_aws_file(bool config, char path[PATH_MAX], char **ret, size_t *r
     return file_read(AT_FDCWD, path, FILE_MAX, ret, ret_len, err);
 }
 
+/* A pipe, as of a shell's <(...), gives its content to the first reader only. */
+static bool is_pipe(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 static bool is_elsewhere(const char *path)
 {
     return access(path, F_OK) != 0 && (errno == ENOTDIR || errno == EACCES);
@@ -48,6 +56,10 @@ static int check_aws_file(bool config, struct err *err)
     auto_mem char *text = NULL;
     size_t len, line;
     int r = read_aws_file(config, path, &text, &len, err);
+    if (r == 0 && is_pipe(path)) {
+        err_set(err, ERR_INVALID, "%s: '%s' is a pipe, which can be read only once", files[config].variable, path);
+        return err_advise_text(err, CIS_CREDENTIALS_FILE_INVALID, "name a regular file");
+    }
     if (r == 0 && !ini_is_valid((struct str){text, len}, &line))
         r = err_set(err, ERR_INVALID, "'%s': line %zu is neither [SECTION] nor NAME = VALUE", path, line);
     /* Without a variable, the file may be missing, or HOME another user's, as for AWS's own tools. */

@@ -106,15 +106,16 @@ static_assert(GROUP_DIRECTORY == 1 && ORDER_MAX == 1 && CONFLICT_VERSION == 2 &&
 
 enum { NAME_LEN_MAX = 63 };
 
-static const char *nearest(struct str name)
+static int unknown_name(struct str name, struct err *err)
 {
-    struct str cut = str_sub(name, 0, NAME_LEN_MAX);
-    const char *best = NULL;
+    const char *nearest = NULL;
     size_t least = SIZE_MAX;
     for (size_t i = 0; i < spec_key_count; i++)
-        if (str_is_nearer(cut, str_of(spec_keys[i].name), &least))
-            best = spec_keys[i].name;
-    return best;
+        if (str_is_nearer(str_of(spec_keys[i].name), name, &least))
+            nearest = spec_keys[i].name;
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_UNKNOWN, "unknown parameter '%.*s%s%s'",
+                    STR_FMT(str_sub(name, 0, NAME_LEN_MAX)), nearest ? "'; the nearest known one is '" : "",
+                    nearest ? nearest : "");
 }
 
 const struct spec_key *spec_key_find(struct str name, struct err *err)
@@ -122,7 +123,6 @@ const struct spec_key *spec_key_find(struct str name, struct err *err)
     for (size_t i = 0; i < spec_key_count; i++)
         if (str_eq(name, str_of(spec_keys[i].name)))
             return &spec_keys[i];
-    err_fail(err, ERR_INVALID, CIS_PARAMETER_UNKNOWN, "unknown parameter '%.*s'; the nearest known one is '%s'",
-             (int)min_u64(name.len, NAME_LEN_MAX), name.len ? name.ptr : "", nearest(name));
+    (void)unknown_name(name, err);
     return NULL;
 }

@@ -44,9 +44,24 @@ void store_single_cancel(struct store_single *s)
         store_cancel(s->job);
 }
 
+/* The length of a key before the version that other tools add: KEY?versionId=ID, and KEY#GENERATION. 0: none. */
+static size_t versioned_len(struct str key)
+{
+    const char *id = strstr(key.ptr, "?versionId="), *generation = strrchr(key.ptr, '#');
+    if (!id && generation && generation[1] && generation[1 + strspn(generation + 1, "0123456789")] == '\0')
+        id = generation;
+    return id ? (size_t)(id - key.ptr) : 0;
+}
+
 int store_found_nothing(const struct store *s, const char *uri, uint64_t excluded, struct err *err)
 {
     struct str prefix = store_prefix(s);
+    size_t key_len = versioned_len(prefix);
+    if (excluded == 0 && key_len > 0) {
+        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI names no version", uri);
+        return err_advise_text(err, CIS_KEY_NOT_FOUND, "write %s://%.*s/%.*s: the current version is read",
+                               store_scheme(s), STR_FMT(store_bucket(s)), (int)min_u64(key_len, 80), prefix.ptr);
+    }
     size_t plain_len = strcspn(prefix.ptr, "*?["), dir_len = path_directory_len(str_sub(prefix, 0, plain_len));
     if (excluded == 0 && plain_len < prefix.len) {
         err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI has no wildcards", uri);

@@ -30,7 +30,10 @@ static int invalid_scheme(struct str text, struct err *err)
         return invalid(text, err, "unknown scheme 'gcs' (Google's buckets are gs://)");
     if (strcmp(lower, "s3a") == 0 || strcmp(lower, "s3n") == 0)
         return invalid(text, err, "unknown scheme (Hadoop's name for s3://)");
-    return invalid(text, err, scheme_find(str_of(lower)) ? "the scheme is not in lower case" : "unknown scheme");
+    return invalid(text, err,
+                   scheme_find(str_of(lower)) ? "the scheme is not in lower case"
+                                              : "unknown scheme; a store with the API of S3 is s3:// with "
+                                                "--endpoint (endpoint of a BucketSource)");
 }
 
 static bool is_alnum(char c)
@@ -43,18 +46,27 @@ static const char *wrong_character(char c)
     return c == '\\' ? "it has '\\' in place of '/'" : "a bucket name has a-z, 0-9, '-' and '.' only";
 }
 
+/* Names another thing in place of the bucket. NULL: nothing is in its place. */
+static const char *foreign_part(struct str bucket)
+{
+    if (bucket.len == 0)
+        return "it names no bucket";
+    if (str_starts(bucket, STR("arn:")))
+        return "ARNs and access points are not supported; name the bucket itself";
+    if (str_find(bucket, '@') >= 0)
+        return "it has a user name or password before '@'; credentials do not belong in a URI";
+    if (str_ends(bucket, STR(".amazonaws.com")) || str_ends(bucket, STR("storage.googleapis.com")))
+        return "it has a host name in place of the bucket's: name the bucket itself";
+    return str_find(bucket, ':') >= 0 ? "it has a port; give the server with --endpoint" : NULL;
+}
+
 /* The rules of both vendors' naming pages. S3 buckets from before 2018 with capitals are not reachable by host name. */
 static int check_bucket(struct str text, struct str bucket, const struct store_caps *caps, struct err *err)
 {
     size_t most = str_find(bucket, '.') >= 0 ? caps->bucket_dotted_max : BUCKET_MAX;
-    if (bucket.len == 0)
-        return invalid(text, err, "it names no bucket");
-    if (str_starts(bucket, STR("arn:")))
-        return invalid(text, err, "ARNs and access points are not supported; name the bucket itself");
-    if (str_find(bucket, '@') >= 0)
-        return invalid(text, err, "it has a user name or password before '@'; credentials do not belong in a URI");
-    if (str_find(bucket, ':') >= 0)
-        return invalid(text, err, "it has a port; give the server with --endpoint");
+    const char *why = foreign_part(bucket);
+    if (why)
+        return invalid(text, err, why);
     if (bucket.len < BUCKET_MIN || bucket.len > most)
         return invalid(text, err, "the bucket name is too short or too long (3 to 63 characters)");
     for (size_t i = 0; i < bucket.len; i++)

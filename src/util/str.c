@@ -177,10 +177,10 @@ size_t str_distance(struct str a, struct str b)
     return row[b.len];
 }
 
-bool str_is_nearer(struct str a, struct str b, size_t *least)
+bool str_is_nearer(struct str known, struct str typed, size_t *least)
 {
-    size_t d = str_distance(a, b);
-    if (d >= *least)
+    size_t d = str_distance(known, typed);
+    if (d >= *least || d > typed.len / 2)
         return false;
     *least = d;
     return true;

@@ -157,8 +157,9 @@ char *bytes_text(uint64_t bytes, char *buf);
  * SIZE_MAX: `b` is longer than STR_DISTANCE_MAX. */
 enum { STR_DISTANCE_MAX = 63 };
 size_t str_distance(struct str a, struct str b);
-/* Is the distance below *least? If so, *least becomes the distance: finds the nearest of several texts. */
-bool str_is_nearer(struct str a, struct str b, size_t *least);
+/* For the known name that is nearest to a mistyped one: is the distance below *least (SIZE_MAX at first), and at most
+ * half the letters of `typed`? If so, *least becomes the distance. */
+bool str_is_nearer(struct str known, struct str typed, size_t *least);
 
 /* Zeroed memory for small structs. Without memory the process ends with one line: tests kill it at any point. */
 void *xcalloc(size_t count, size_t size);

@@ -23,7 +23,7 @@ static void check(char **words, int count)
                                 {"include", 'i', OPT_LIST, &list, "GLOB", "only what matches"},
                                 {0}};
     int left = count;
-    if (opt_parse(table, false, &left, words, &err) < 0) {
+    if (opt_parse(table, NULL, false, &left, words, &err) < 0) {
         assert(err.code == ERR_INVALID && err.text[0] && str_is_utf8(str_of(err.text)));
         return;
     }

@@ -95,9 +95,17 @@ static bool wants_payer(int status, struct str message)
     return status == 400 && str_has(message, STR("requester pays"));
 }
 
+/* Google's own words are JSON or plain text. */
+static struct str words_of(struct str body)
+{
+    if (!str_starts(body, STR("<")))
+        return str_sub(body, 0, 200);
+    return str_has(body, STR("<Error>")) ? STR("the endpoint is an S3 store: write s3:// for gs://") : STR_NULL;
+}
+
 void gcs_refused(struct store_call *c, int status)
 {
-    struct str code_word = STR_NULL, message = str_trim(str_sub(sbuf_str(&c->got), 0, 200));
+    struct str code_word = STR_NULL, message = words_of(str_trim(sbuf_str(&c->got)));
     auto_json j = NULL;
     if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, ERR_IGNORED) < 0)
         j = NULL;

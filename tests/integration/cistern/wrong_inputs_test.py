@@ -37,7 +37,15 @@ ROWS = [
     ("ls s3://bench/in/ s3://bench/o/", USAGE, "'s3://bench/o/'", "unexpected argument", "see `cistern ls --help`"),
     ("doctor --as-export", USAGE, "--as-export", "the rights of a URI", "`cistern doctor URI --as-export`"),
     ("du s3://bench/in/", USAGE, "'du'", "unknown verb", "`cistern ls --sum URI`"),
+    ("cat s3://bench/in/file", USAGE, "'cat'", "unknown verb", "`cistern hydrate URI DIR` fetches the object"),
+    ("rm s3://bench/in/file", USAGE, "'rm'", "unknown verb", "use the tool of the store"),
+    ("mb s3://bench", USAGE, "'mb'", "unknown verb", "use the tool of the store"),
+    ("stat s3://bench/in/file", USAGE, "'stat'", "unknown verb", "`cistern ls -l URI`"),
+    ("completion bash", USAGE, "'completion'", "unknown verb", "the package installs completions"),
+    ("configure", USAGE, "'configure'", "unknown verb", "`cistern doctor URI`"),
     ("mount s3://bench/in/ data", USAGE, "'s3://bench/in/'", "mount takes a directory", "`cistern hydrate s3://bench/in/ DIR`"),
+    ("hydrate s3://bench/in/ /", USAGE, "'/'", "is the root directory", "write the path of a directory below it"),
+    ("export // s3://bench/o/", USAGE, "'//'", "is the root directory", "write the path of a directory below it"),
     ("hydrate s3://bench/in/ ~/out", USAGE, "'~/out'", "the shell did not expand '~'", "$HOME"),
     ("export ~ s3://bench/o/", USAGE, "'~'", "the shell did not expand '~'", "$HOME"),
     ("hydrate s3://bench/in/ C:\\data", USAGE, "'C:\\data'", "is a Windows path", "write a path of this system"),
@@ -66,6 +74,9 @@ ROWS = [
     ("ls s3://bench/in/ --manifest-out=", USAGE, "--manifest-out", "its FILE is empty", "leave the flag out"),
     ("ls s3://bench/in/ --manifest-out nowhere/list", ENVIRONMENT, "'nowhere/list'", "No such file", "check its file, disk or pipe"),
     ("hydrate s3://bench/in/ out --bandwith 1M", USAGE, "'--bandwith'", "unknown flag", "did you mean --bandwidth?"),
+    ("hydrate s3://bench/in/ out --regoin eu-west-1", USAGE, "'--regoin'", "unknown flag", "did you mean --region?"),
+    ("ls s3://bench/in/ --endpoint_url http://127.0.0.1:1", USAGE, "'--endpoint_url'", "unknown flag", "did you mean --endpoint?"),
+    ("export data s3://bench/o/ --include **/[z-a]", USAGE, "'export.include: **/[z-a]'", "can match no file", "`cistern export --help`"),
     ("hydrate s3://bench/in/ out -x", USAGE, "'-x'", "unknown flag", "--help lists them"),
     ("hydrate s3://bench/in/ out --bandwidth 10Mbit", USAGE, "--bandwidth", "'10Mbit' is not a quantity", "such as 512, 10G"),
     ("hydrate s3://bench/in/ out --timeout 5", USAGE, "--timeout", "'5' is not a span of time", "such as 250ms, 30s"),
@@ -125,8 +136,13 @@ ROWS = [
     ("ls s3:\\\\bench\\in", USAGE, "'s3:\\\\bench\\in'", "it has '\\' in place of '/'", "write the URI as"),
     ("ls s3://bench\\in", USAGE, "'s3://bench\\in'", "it has '\\' in place of '/'", "write the URI as"),
     ("ls az://bench/in/", USAGE, "'az://bench/in/'", "unknown scheme", "write the URI as"),
+    ("ls minio://bench/in/", USAGE, "'minio://bench/in/'", "unknown scheme", "s3:// with --endpoint"),
     ("ls https://bench.example.com/in/", USAGE, "'https://bench.example.com/in/'", "not a bucket", "--endpoint"),
     ("ls s3://BENCH/in/", USAGE, "'s3://BENCH/in/'", "a-z, 0-9", "write the URI as"),
+    ("ls s3://bench.s3.amazonaws.com/in/", USAGE, "'s3://bench.s3.amazonaws.com/in/'", "it has a host name", "name the bucket itself"),
+    ("ls gs://storage.googleapis.com/bench/", USAGE, "'gs://storage.googleapis.com/bench/'", "it has a host name", "name the bucket itself"),
+    ("ls s3://bench/in/file?versionId=3", EMPTY, "'s3://bench/in/file?versionId=3'", "a URI names no version", "write s3://bench/in/file: the current"),
+    ("hydrate s3://bench/in/file#1700000000000000 out", EMPTY, "'s3://bench/in/file#1700000000000000'", "a URI names no version", "write s3://bench/in/file: the current"),
     ("ls s3://user:password@bench/in/", USAGE, "@bench/in/", "credentials do not belong in a URI", "write the URI as"),
     ("ls s3://missing/in/", NOT_FOUND, "s3://missing/in/", "404 NoSuchBucket", "check the bucket"),
     ("ls s3://bench/nothing/", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "check the URI and the filters"),
@@ -178,11 +194,12 @@ ROWS = [
     ("ls s3://bench/in/ --ca-file missing", USAGE, "'missing'", "No such file", "check --ca-file"),
     ("ls s3://bench/in/ --ca-file fifo", USAGE, "'fifo'", "no CA certificate in PEM form", "check --ca-file"),
     ("ls s3://bench/in/ --ca-file data/file", USAGE, "'data/file'", "no CA certificate in PEM form", "check --ca-file"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_CONFIG_FILE=fifo", USAGE, "AWS_CONFIG_FILE: 'fifo'", "is a pipe", "name a regular file"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=fifo", USAGE, "'fifo'", "not JSON", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=big", USAGE, "'big'", "longer than 1048576 bytes", "set credentials"),
     ("ls gs://bench/in/ GOOGLE_APPLICATION_CREDENTIALS=data/file", USAGE, "'data/file'", "not JSON", "set credentials"),
-    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=fifo", DENIED, "s3://", "no profile with a key", "set credentials"),
+    ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=fifo", USAGE, "AWS_SHARED_CREDENTIALS_FILE: 'fifo'", "is a pipe", "name a regular file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=big", USAGE, "'big'", "longer than 1048576 bytes", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=data/file", USAGE, "'data/file'", "line 1 is neither [SECTION]", "correct the file"),
     ("ls s3://bench/in/ AWS_ACCESS_KEY_ID= AWS_SECRET_ACCESS_KEY= AWS_SHARED_CREDENTIALS_FILE=/nowhere", NOT_FOUND, "'/nowhere'", "No such file", "correct the file"),
@@ -311,6 +328,17 @@ def test_a_wrong_input_is_answered_by_object_cause_and_next_step(ports, tmp_path
     assert os.listdir(tmp_path / "data") == ["file"] and not (tmp_path / "out").exists() and not (tmp_path / ".out.cistern").exists()
 
 
+@pytest.mark.parametrize("command", ["ls s3://bench/in/", "hydrate s3://bench/in/ out", "export data s3://bench/o/"])
+def test_a_timeout_includes_the_wait_for_a_silent_store(ports, tmp_path, command):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("content")
+    began = time.monotonic()
+    words = [*command.split(), "--timeout", "2s", "--endpoint", f"http://127.0.0.1:{ports['HOLE']}"]
+    status, said, _ = run(words, of_keys(ports, tmp_path), tmp_path)
+    assert status == TRANSIENT and "did not answer in time" in said, said
+    assert time.monotonic() - began < 15  # 30 s and more without --timeout
+
+
 # In a network of its own: the only name server keeps its socket open, and never answers.
 SILENT_NAME_SERVICE = """ip link set lo up
     mount --bind resolv.conf /etc/resolv.conf
@@ -393,6 +421,13 @@ def test_a_bucket_that_bills_the_requester_is_answered_by_the_flag_of_a_project(
     error = json.dumps({"error": {"code": 400, "message": message, "errors": [{"reason": "required"}]}}).encode()
     code, said = refused(tmp_path, (400, {"content-type": "application/json"}, error), "ls", "gs://bench/in/", "--anonymous")
     assert code == DENIED and "gs://bench/in/" in said and "bills the requester" in said and "--billing-project" in said, said
+
+
+def test_a_store_of_s3_that_is_asked_as_googles_is_named(tmp_path):
+    error = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>'
+    with Answering(lambda request: (403, {"content-type": "application/xml"}, error)) as server:
+        code, said, _ = run(["ls", "gs://bench/in/", "--endpoint", server.url, "--anonymous"], clean_environment(), tmp_path)
+    assert code == DENIED and "the endpoint is an S3 store: write s3:// for gs://" in said and "<" not in said, said
 
 
 def test_a_web_server_is_not_taken_for_a_store_without_the_key(tmp_path):

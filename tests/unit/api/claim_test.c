@@ -38,8 +38,21 @@ static void claim_with_unknown_annotation_is_refused_with_the_nearest(void **sta
     (void)state;
     assert_refused("{\"metadata\": {\"annotations\": {\"cistern.io/on-dataloss\": \"fail\"}}}", 5209,
                    "the nearest known one is 'cistern.io/on-data-loss'");
-    assert_refused("{\"metadata\": {\"annotations\": {\"cistern.io/\": \"\"}}}", 5209,
-                   "unknown annotation 'cistern.io/'");
+    struct err err;
+    assert_int_equal(check("{\"metadata\": {\"annotations\": {\"cistern.io/team\": \"\"}}}", &err), -ERR_INVALID);
+    assert_string_equal(err.text, "unknown annotation 'cistern.io/team'");
+}
+
+static void claim_with_a_label_in_place_of_an_annotation_is_refused(void **state)
+{
+    (void)state;
+    struct err err;
+    assert_refused("{\"metadata\": {\"labels\": {\"cistern.io/source\": \"a\"}}}", 5209,
+                   "'cistern.io/source' is a label, and has no effect");
+    assert_int_equal(check("{\"metadata\": {\"labels\": {\"cistern.io/source\": \"a\", \"cistern.io/team\": \"b\"},"
+                           "\"annotations\": {\"cistern.io/source\": \"a\"}}}",
+                           &err),
+                     0);
 }
 
 static void claim_of_many_nodes_or_a_block_device_is_refused(void **state)
@@ -78,6 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claim_with_known_annotations_is_accepted),
         cmocka_unit_test(claim_with_unknown_annotation_is_refused_with_the_nearest),
+        cmocka_unit_test(claim_with_a_label_in_place_of_an_annotation_is_refused),
         cmocka_unit_test(claim_of_many_nodes_or_a_block_device_is_refused),
         cmocka_unit_test(claim_that_copies_a_volume_is_refused),
         cmocka_unit_test(claim_whose_data_source_was_dropped_is_refused),

@@ -20,13 +20,15 @@ static const struct opt table[] = {
     {0},
 };
 
+static const struct opt parsed[] = {{"region", 0, OPT_TEXT, &got.endpoint, "NAME", "at which place"}, {0}};
+
 static int parse(bool others, const char **argv, struct err *err)
 {
     int argc = 0;
     while (argv[argc])
         argc++;
     memset(&got, 0, sizeof got);
-    int r = opt_parse(table, others, &argc, (char **)(uintptr_t)argv, err);
+    int r = opt_parse(table, parsed, others, &argc, (char **)(uintptr_t)argv, err);
     return r < 0 ? r : argc;
 }
 
@@ -105,6 +107,9 @@ static void an_unknown_flag_is_refused_with_the_nearest_one(void **state)
     const char *far[] = {"verb", "--zzzzzzzzzzzz", NULL};
     assert_int_equal(parse(false, far, &err), -ERR_INVALID);
     assert_non_null(strstr(err.text, "--help"));
+    const char *global[] = {"verb", "--regoin", "x", NULL};
+    assert_int_equal(parse(false, global, &err), -ERR_INVALID);
+    assert_non_null(strstr(err.text, "did you mean --region?"));
     const char *bundle[] = {"verb", "-jx", NULL};
     assert_int_equal(parse(false, bundle, &err), -ERR_INVALID);
 }

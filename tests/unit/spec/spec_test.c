@@ -132,6 +132,9 @@ static void an_unknown_name_is_answered_with_the_nearest(void **state)
         if (!strstr(err.text, quoted))
             fail_msg("%s: %s", pairs[i][0], err.text);
     }
+    struct err far = {0};
+    assert_int_equal(set(s, "type", "x", &far), -ERR_INVALID);
+    assert_string_equal(far.text, "unknown parameter 'type'");
     char long_name[4096];
     memset(long_name, 'x', sizeof long_name);
     struct err err = {0};

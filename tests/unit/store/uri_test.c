@@ -56,6 +56,8 @@ static void each_invalid_uri_is_refused_with_its_reason(void **state)
         {"s3://bucket./k", "begins and ends"},
         {"s3://user:pw@bucket/k", "user name or password"},
         {"s3://bucket:9000/k", "it has a port"},
+        {"s3://bucket.s3.eu-west-1.amazonaws.com/k", "it has a host name"},
+        {"gs://storage.googleapis.com/bucket/k", "it has a host name"},
         {"s3://arn:aws:s3:::bucket/k", "ARNs"},
         {"file://", "it names no directory"},
         {"file://host/data", "not absolute, or a host"},
