@@ -142,6 +142,11 @@ static bool has_failed(const struct status_writer *w)
     return h && h->phase == HYDRATE_FAILED && !w->f->hydrating && !is_retrying_denied(w);
 }
 
+static const char *complete_text(const struct hydrate_status *h)
+{
+    return h->objects_total > 0 ? "every object is on the disk" : "the source, or this shard of it, has no object";
+}
+
 static void set_hydrated(struct status_writer *w)
 {
     const struct hydrate_status *h = w->f->hydration;
@@ -151,7 +156,7 @@ static void set_hydrated(struct status_writer *w)
         return;
     }
     if (observed_whole(w->f)) {
-        SET(w, API_HYDRATED, API_TRUE, "Complete", "every object is on the disk");
+        SET(w, API_HYDRATED, API_TRUE, "Complete", "%s", complete_text(h));
         if (w->f->volume->spec->params.verify == VERIFY_NONE)
             SET(w, API_VERIFIED, API_FALSE, "VerificationDisabled", "the source has verify: none");
         else if (h->objects_size_only > 0)

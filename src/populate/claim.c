@@ -14,9 +14,9 @@ static struct claim_step wait_with_event(enum claim_event event, const char *why
 
 /* The store of a source that was ready does not answer as before. Neither a claim without a pod nor a Job that still
  * retries would tell. */
-static struct claim_step wait_for_source(const struct claim_facts *f, const char *why)
+static struct claim_step wait_for_source(const struct claim_facts *f, enum claim_event otherwise, const char *why)
 {
-    return wait_with_event(f->is_degraded ? CLAIM_EVENT_SOURCE_DEGRADED : CLAIM_EVENT_NONE, why);
+    return wait_with_event(f->is_degraded ? CLAIM_EVENT_SOURCE_DEGRADED : otherwise, why);
 }
 
 static struct claim_step act(enum claim_action action, const char *why)
@@ -126,7 +126,7 @@ static struct claim_step with_prime(const struct claim_facts *f)
     if (f->filled)
         return act(CLAIM_HAND_OVER, "the volume is filled");
     return f->is_suspended ? wait_with_event(CLAIM_EVENT_SOURCE_SUSPENDED, "the BucketSource is suspended")
-                           : wait_for_source(f, "the volume is being filled");
+                           : wait_for_source(f, CLAIM_EVENT_NONE, "the volume is being filled");
 }
 
 /* In the namespace of Cistern, a claim of any other name is a user's: that of helm test, for example. */
@@ -158,6 +158,8 @@ static bool has_bad_parameters(const struct claim_class *class, struct claim_ste
 {
     if (class->is_invalid)
         *ret = wait_with_event(CLAIM_EVENT_CLASS_INVALID, "the StorageClass has an invalid parameter");
+    else if (class->awaits_pools)
+        *ret = wait_with_event(CLAIM_EVENT_POOLS_PENDING, "no node has reported a pool yet");
     else if (!class->has_pool)
         *ret = wait_with_event(CLAIM_EVENT_POOL_NOT_FOUND, "no node has the pool of the class");
     else
@@ -179,6 +181,8 @@ static struct claim_step other_claim(const struct claim_facts *f)
         return step;
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
+    if (f->class->waits && !f->target->selected_node.len)
+        return wait_with_event(CLAIM_EVENT_POD_UNSCHEDULED, "no scheduled pod uses the claim yet");
     return wait_for("the claim names no BucketSource");
 }
 
@@ -211,7 +215,7 @@ static struct claim_step without_prime(const struct claim_facts *f)
     if (f->is_too_large)
         return wait_with_event(CLAIM_EVENT_POOLS_FULL, "no pool has room for it");
     if (!f->target->selected_node.len)
-        return wait_for_source(f, "no pod uses the claim yet");
+        return wait_for_source(f, CLAIM_EVENT_POD_UNSCHEDULED, "no scheduled pod uses the claim yet");
     /* While the target names a node, the scheduler considers no other. */
     if (f->node == CLAIM_NODE_GONE)
         return (struct claim_step){CLAIM_UNSELECT, CLAIM_EVENT_NODE_GONE, "the node was deleted"};

@@ -54,7 +54,8 @@ struct claim_class {
     bool is_blank; /* hydration none: its volumes are not filled */
     bool is_invalid;
     struct err invalid; /* why its parameters are refused */
-    bool has_pool;      /* a node has its pool, or none was reported yet */
+    bool awaits_pools;  /* no node has reported a pool yet, of any name */
+    bool has_pool;      /* a node has its pool */
 };
 
 enum claim_node { CLAIM_NODE_GONE, CLAIM_NODE_UNREADY, CLAIM_NODE_CORDONED, CLAIM_NODE_READY };
@@ -107,8 +108,10 @@ enum claim_event {
     CLAIM_EVENT_SOURCE_DEGRADED,
     CLAIM_EVENT_REFERENCE_INVALID, /* dataSourceRef has a mistyped kind or group */
     CLAIM_EVENT_CLAIM_INVALID,
-    CLAIM_EVENT_POOL_NOT_FOUND, /* no node of its topologies has the pool of the class */
-    CLAIM_EVENT_POOLS_FULL,     /* the target is larger than the free space of every pool */
+    CLAIM_EVENT_POOLS_PENDING,   /* no node has reported a pool yet */
+    CLAIM_EVENT_POOL_NOT_FOUND,  /* no node of its topologies has the pool of the class */
+    CLAIM_EVENT_POD_UNSCHEDULED, /* only if a pod names its node itself: then no scheduler chooses that of the claim */
+    CLAIM_EVENT_POOLS_FULL,      /* the target is larger than the free space of every pool */
     CLAIM_EVENT_NODE_FULL,
     CLAIM_EVENT_NODE_GONE,
     CLAIM_EVENT_NODE_CORDONED,
@@ -143,6 +146,9 @@ bool claim_target_uid(struct str prime_name, struct str *ret);
 
 /* Does this pod use the claim of its namespace? */
 bool claim_is_used_by(struct str claim, const json *pod);
+
+/* Has a node of its own choice, which no scheduler gave it? Of a pod that waits for its claim. */
+bool claim_pod_names_node(const json *pod);
 
 struct claim_users {
     size_t count;   /* pods that use the claim and have not ended */

@@ -135,31 +135,28 @@ void populate_event_send(struct populate *p, const struct kube_ref *about, const
     kube_event(p->o.events, about, what->warning ? KUBE_WARNING : KUBE_NORMAL, what->reason, "%s", what->text);
 }
 
-bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
-{
-    bool found = false;
-    bool has_looked = tell_new(p, claim, what, &found);
-    if (found)
-        populate_event_send(p, claim, what);
-    return has_looked;
-}
-
 /* False: the pods could not be listed, or not now. */
 static bool send(struct populate *p, struct key_state *m, const struct kube_ref *claim,
                  const struct populate_event *what)
 {
-    uint64_t now_ns = clock_now_ns();
+    uint64_t now_ns = clock_now_ns(), most_ns = what->concerns ? PODS_EVERY_NS : RECHECK_NS;
     bool found = false, is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return true;
-    populate_event_send(p, claim, what);
     bool has_looked = tell_pods(p, claim, what, is_same ? 0 : now_ns, &found);
+    if (found || !what->concerns)
+        populate_event_send(p, claim, what);
     if (!m)
         return has_looked;
     m->pod_looks = is_same ? m->pod_looks + 1 : 0;
     m->pods_reason = what->reason;
-    m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : clock_doubled_ns(m->pod_looks, NO_POD_NS, RECHECK_NS));
+    m->pods_due_ns = now_ns + (found ? PODS_EVERY_NS : clock_doubled_ns(m->pod_looks, NO_POD_NS, most_ns));
     return has_looked;
+}
+
+bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
+{
+    return send(p, NULL, claim, what);
 }
 
 void claim_event_repeat(struct populate *p, struct key_state *m, const struct kube_ref *claim,

@@ -140,6 +140,11 @@ bool claim_is_used_by(struct str claim, const json *pod)
     return false;
 }
 
+bool claim_pod_names_node(const json *pod)
+{
+    return json_str_at(pod, "spec.nodeName").len > 0;
+}
+
 static bool has_ended(const json *pod)
 {
     struct str phase = json_str_at(pod, "status.phase");

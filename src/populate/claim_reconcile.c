@@ -170,8 +170,13 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
     case CLAIM_EVENT_CLAIM_INVALID:
         err_copy(err, &t->invalid);
         return -(int)err->code;
+    case CLAIM_EVENT_POOLS_PENDING:
     case CLAIM_EVENT_POOL_NOT_FOUND:
         return claim_space_describe_pool(v->p, &v->pair, err);
+    case CLAIM_EVENT_POD_UNSCHEDULED:
+        return err_set(err, ERR_INVALID,
+                       "a pod with spec.nodeName is not scheduled: its claim gets no node. Create the pod again with "
+                       "nodeSelector kubernetes.io/hostname in place of nodeName");
     case CLAIM_EVENT_CLASS_NOT_FOUND:
         return err_fail(err, ERR_NOT_FOUND, CIS_CLASS_NOT_FOUND, "StorageClass '%.*s': not found",
                         STR_FMT(t->class_name));
@@ -249,6 +254,8 @@ static void send_event(const struct claim_view *v, struct key_state *m, struct c
         [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
         [CLAIM_EVENT_SOURCE_DEGRADED] = "SourceDegraded",
         [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
+        [CLAIM_EVENT_POOLS_PENDING] = "PoolsPending",
+        [CLAIM_EVENT_POD_UNSCHEDULED] = "PodNotScheduled",
         [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
         [CLAIM_EVENT_CLAIM_INVALID] = "ClaimInvalid",
         [CLAIM_EVENT_POOL_NOT_FOUND] = "PoolNotFound",
@@ -262,6 +269,7 @@ static void send_event(const struct claim_view *v, struct key_state *m, struct c
     struct populate_event told = {.warning = true, .reason = reasons[step.event]};
     struct err err;
     char line[ERR_LINE_MAX];
+    told.concerns = step.event == CLAIM_EVENT_POD_UNSCHEDULED ? claim_pod_names_node : NULL;
     (void)describe(v, step.event, &err);
     snprintf(told.text, sizeof told.text, "%s", err_line(&err, line, sizeof line));
     if (step.action == CLAIM_NOTHING)
@@ -321,6 +329,7 @@ static int read_class(struct claim_view *v)
         return 0;
     v->facts.class = &v->class;
     int r = claim_class_read(class, &v->class, v->err);
+    v->class.awaits_pools = claim_space_awaits_pools(v->p);
     v->class.has_pool = claim_space_has_pool(v->p, class);
     if (r == 0 && v->class.ours && !v->facts.prime && claim_is_pending(&v->facts) && !v->pair.target.selected_node.len)
         v->facts.is_too_large = claim_space_check(v->p, &v->pair, &v->pools_full) < 0;
@@ -352,7 +361,7 @@ static int find_source(struct claim_view *v, struct str ns, struct str name, str
     return r < 0 ? err_wrap(err, "BucketSource %.*s/%.*s", STR_FMT(ns), STR_FMT(name)) : 0;
 }
 
-/* Then the source of its annotation is not used. */
+/* Then nothing is fetched: the source of its annotation is not used, and that of dataSourceRef only for its export. */
 static bool is_blank(const struct claim_view *v)
 {
     struct str own = v->pair.target.hydration;
@@ -399,6 +408,10 @@ static void read_source(struct claim_view *v)
     auto_api_source source = NULL;
     auto_spec spec = NULL;
     int r = t->source.len ? find_source(v, t->source_namespace, t->source, &source, &spec) : 0;
+    if (r == -ERR_NOT_FOUND && is_blank(v))
+        (void)err_advise_text(&v->source_unusable, CIS_CLAIM_SOURCE_NOT_FOUND,
+                              "create it: despite hydration: none, its export applies; for a blank volume create the "
+                              "claim again without dataSourceRef");
     if (r == 0)
         r = find_annotated(v);
     v->facts.has_source = r != -ERR_NOT_FOUND;

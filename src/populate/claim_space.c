@@ -60,15 +60,16 @@ static int place_found(void *ctx, struct str, const json *pool)
     return 0;
 }
 
-/* After the installation, nodes need seconds to report their pools. */
+bool claim_space_awaits_pools(struct populate *p)
+{
+    return kube_informer_count(p->o.pools) == 0;
+}
+
 bool claim_space_has_pool(struct populate *p, const json *class)
 {
-    uint64_t synced_ns = atomic_load(&p->synced_ns);
-    bool is_new = !synced_ns || clock_now_ns() < synced_ns + RECHECK_NS;
-    bool known = kube_informer_has_synced(p->o.pools) && (kube_informer_count(p->o.pools) > 0 || !is_new);
     struct populate_place_search s = {.p = p, .topologies = topologies_of(class)};
-    if (!known || !s.topologies)
-        return !known || kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;
+    if (!s.topologies)
+        return kube_informer_count_by(p->o.pools, p->o.pools_by_name, pool_of(class)) > 0;
     (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool_of(class), place_found, &s);
     return s.found;
 }
@@ -77,6 +78,11 @@ int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, st
 {
     auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
     auto_mem char *pool = str_dup(pool_of(class));
+    if (claim_space_awaits_pools(p)) {
+        err_set(err, ERR_PENDING, "waiting for the node drivers: none has reported a pool yet");
+        return err_advise_text(err, CIS_CLAIM_POOL_NOT_FOUND,
+                               "if no node driver runs, give a node the labels of pools[].nodeSelector in the chart");
+    }
     return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_POOL_NOT_FOUND,
                     "StorageClass %.*s: no node%s has a pool '%s'; kubectl get cisternpools lists the pools",
                     STR_FMT(c->target.class_name), topologies_of(class) ? " of its allowedTopologies" : "", pool);

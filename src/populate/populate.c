@@ -33,11 +33,10 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
         return 0; /* populate_lead() enqueues all of them again */
     /* At the start this lasts for a second, with too many objects until a person deletes some. */
     if (!has_synced(p)) {
-        *again_ns = atomic_load(&p->synced_ns) ? RECHECK_NS : 100 * NS_PER_MS;
+        *again_ns = atomic_load(&p->was_synced) ? RECHECK_NS : 100 * NS_PER_MS;
         return 0;
     }
-    if (!atomic_load(&p->synced_ns))
-        atomic_store(&p->synced_ns, clock_now_ns());
+    atomic_store(&p->was_synced, true);
     switch (key.ptr[0]) {
     case 'c':
         return claim_reconcile(p, name, again_ns, err);

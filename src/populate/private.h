@@ -81,7 +81,7 @@ struct populate {
     atomic_bool has_no_grants;                               /* the cluster does not have this kind */
     struct kube_informer *job_pods;                          /* owned: without .spec but for the node */
     struct kube_queue *queue, *probe_queue;                  /* owned; the latter NULL: sources are not probed */
-    _Atomic uint64_t synced_ns;                              /* monotonic: when all informers had first synced */
+    atomic_bool was_synced;                                  /* all informers, once */
     struct metric_series *in_flight;
     struct metric *seconds, *failing;
     pthread_mutex_t lock; /* guards the fields below; the content of a key_state is its key's */
@@ -169,8 +169,9 @@ bool drain_users_stay(const struct populate *p, const struct api_volume *volume)
 
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the claim is larger than the free space of every pool that has reported. */
 must_check int claim_space_check(struct populate *p, const struct claim_pair *c, struct err *err);
-/* Does a node of its allowedTopologies have the pool of this class? True if no node has reported any pool: then the
- * drivers have just begun. */
+/* Has no node reported a pool? Their drivers may have just begun. */
+bool claim_space_awaits_pools(struct populate *p);
+/* Does a node of its allowedTopologies have the pool of this class? */
 bool claim_space_has_pool(struct populate *p, const json *class);
 /* CIS_CLAIM_POOL_NOT_FOUND, with the class and the pool. */
 must_check int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, struct err *err);

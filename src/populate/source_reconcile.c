@@ -30,11 +30,17 @@ static int write_status(struct populate *p, const struct api_source *s, json *ow
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
-static void send_event(struct populate *p, struct key_state *m, const struct api_source *s,
-                       const struct source_probe *probe)
+static void send_events(struct populate *p, struct key_state *m, const struct api_source *s,
+                        const struct source_probe *probe)
 {
     struct populate_event report;
     const struct kube_ref about = api_ref(&api_sources, &s->meta);
+    const struct api_condition *c = api_condition_find(&s->status.conditions, API_ACCEPTED);
+    bool exports_into = c && strcmp(c->reason, SOURCE_EXPORTS_INTO) == 0;
+    if (m && exports_into && !m->events.exports_into)
+        kube_event(p->o.events, &about, KUBE_WARNING, SOURCE_EXPORTS_INTO, "%s", c->message);
+    if (m)
+        m->events.exports_into = exports_into;
     if (m && probe->answer.tried_export && volume_event_of_export_test(&probe->answer.export_err, &m->events, &report))
         populate_event_send(p, &about, &report);
 }
@@ -88,7 +94,7 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
                                               .err = probe.failed ? &probe.err : NULL,
                                               .time_ns = probe.time_ns};
     source_status_end(s, &asked, clock_wall_ns());
-    send_event(p, m, s, &probe);
+    send_events(p, m, s, &probe);
     if (m)
         m->probes = probe.count;
     auto_json after = api_source_status_json(s);

@@ -288,6 +288,20 @@ static void judge(struct api_source *s, const struct source_probe_result *p, int
                                         : API_SOURCE_PENDING;
 }
 
+/* To train further from its own exports is a use of a source; a volume that grows by them is often a mistake. */
+static void accept(struct api_source *s, const struct spec *spec, int64_t now_ns)
+{
+    const char *into = spec_exports_into(spec);
+    char text[API_MESSAGE_MAX] = "";
+    if (into)
+        snprintf(text, sizeof text,
+                 "export.uri is below %.300s: later volumes are filled with the exported files, too. If that is not "
+                 "intended, export to another prefix, or exclude the files",
+                 into);
+    api_condition_set(&s->status.conditions, API_ACCEPTED, API_TRUE, into ? SOURCE_EXPORTS_INTO : "Valid",
+                      s->meta.generation, now_ns, "%s", text);
+}
+
 void source_status_end(struct api_source *s, const struct source_probe_result *p, int64_t now_ns)
 {
     struct err err;
@@ -305,7 +319,7 @@ void source_status_end(struct api_source *s, const struct source_probe_result *p
         t->phase = API_SOURCE_INVALID;
         return;
     }
-    api_condition_set(&t->conditions, API_ACCEPTED, API_TRUE, "Valid", s->meta.generation, now_ns, "%s", "");
+    accept(s, spec, now_ns);
     resolve(t, spec);
     bool was_suspended = t->phase == API_SOURCE_SUSPENDED;
     if (p->state == SOURCE_PROBE_DUE && is_judged && was_suspended == s->suspend) {

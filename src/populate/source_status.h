@@ -22,6 +22,9 @@ void source_status_add(struct api_source *s, const struct api_volume *v);
 /* While a probe is due, earlier conditions of this generation are kept. */
 void source_status_end(struct api_source *s, const struct source_probe_result *p, int64_t now_ns);
 
+/* Reason of the condition Accepted that is True: the source selects what it exports. */
+#define SOURCE_EXPORTS_INTO "ExportsIntoSource"
+
 /* Of the condition Exportable that is False, and of events: ExportDenied, ExportBucketNotFound, ExportUnreachable or
  * ExportRefused. Static. */
 const char *source_export_reason(const struct err *err);

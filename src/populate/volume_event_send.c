@@ -24,6 +24,14 @@ static void send_hydration(struct populate *p, struct key_state *m, const struct
     }
 }
 
+static void send_deletion(struct populate *p, struct key_state *m, const struct api_volume *volume,
+                          const struct kube_ref *claim)
+{
+    struct populate_event report;
+    if (volume_event_of_deletion(volume, &m->events, &report))
+        claim_event_send(p, m, claim, &report);
+}
+
 /* To the owner of the data, on the claim. Warnings also go to administrators, on the PersistentVolume; its events are
  * in namespace default. `claim` NULL: it has none. */
 static void send_export(struct populate *p, struct key_state *m, const struct api_volume *volume,
@@ -67,6 +75,7 @@ void volume_event_send(struct populate *p, struct key_state *m, const struct api
     if (has_claim) {
         claim_events_finish(p, m, &claim);
         send_hydration(p, m, volume, &claim);
+        send_deletion(p, m, volume, &claim);
         send_export_test(p, m, volume, source_json, &claim);
     }
     send_export(p, m, volume, has_claim ? &claim : NULL);

@@ -92,6 +92,16 @@ static void report_finished(const struct api_volume *v, struct populate_event *r
              says ? verified->message : "", missing);
 }
 
+/* There are fewer objects than shards. A source without any has failed before, or onEmpty allows it. */
+static bool is_empty_shard(const struct api_volume *v)
+{
+    auto_json j = NULL;
+    uint64_t count = 1;
+    return v->status.hydration.objects_total == 0 && json_parse(str_of(v->source), "source", &j, ERR_IGNORED) == 0 &&
+           json_opt_u64(j, "shard.count", &count, ERR_IGNORED) == 0 && count > 1 &&
+           !str_eq(json_str_at(j, "onEmpty"), STR("allow"));
+}
+
 /* The identity that the bucket denied: the Job does not know it. */
 static void describe_principal(const struct api_volume *v, char *ret, size_t size)
 {
@@ -197,6 +207,10 @@ size_t volume_events_of_hydration(const struct api_volume *v, struct populate_ev
     if (is_finished) {
         m->finished = true;
         report_finished(v, add(ret, &count, false, "HydrationFinished"));
+        if (is_empty_shard(v))
+            snprintf(add(ret, &count, true, "ShardEmpty")->text, VOLUME_EVENT_TEXT_MAX,
+                     "the shard has no object, and the volume is empty: set shard.count of the BucketSource to at most "
+                     "the number of objects, or onEmpty: allow if that is intended");
         return count;
     }
     report_fault(v, m, ret, &count);
@@ -220,6 +234,19 @@ const char *volume_failure(const struct api_volume *v)
     if (c && c->status == API_FALSE && strcmp(c->reason, "ExportFailed") == 0)
         return "ExportFailed";
     return c && c->status == API_FALSE && strcmp(c->reason, "ExportStalled") == 0 ? "ExportStalled" : NULL;
+}
+
+/* An order that is being released is deleted, too. */
+bool volume_event_of_deletion(const struct api_volume *v, struct populate_event_state *m, struct populate_event *ret)
+{
+    bool is_new = v->meta.deleted_ns && !v->release_requested && !m->deletion;
+    bool is_filled = api_condition_is(&v->status.conditions, API_HYDRATED, API_TRUE);
+    m->deletion |= is_new;
+    *ret = (struct populate_event){.warning = true, .reason = API_DELETION_HELD};
+    snprintf(ret->text, sizeof ret->text, "CisternVolume %s was deleted by hand, which %s", v->meta.name,
+             is_filled ? "releases nothing: delete the claim to release the volume"
+                       : "ends its hydration: delete the claim and create it again");
+    return is_new;
 }
 
 /* ---- export ------------------------------------------------------------------------------------------------------ */

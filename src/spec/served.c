@@ -6,6 +6,7 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/glob.h"
+#include "util/uri.h"
 
 static bool is_refused(const struct spec_key *key, const struct spec *s, struct str choice)
 {
@@ -126,6 +127,54 @@ int spec_check_owed(const struct spec *s, struct err *err)
                         "as _SUCCESS",
                         e->marker);
     return check_globs(e, err);
+}
+
+/* ---- exports into the source ------------------------------------------------------------------------------------- */
+
+static bool is_selected(const struct spec_part *part, struct str path)
+{
+    uint64_t work = 0;
+    bool is_included = part->include.count == 0;
+    for (size_t i = 0; i < part->include.count && !is_included; i++)
+        is_included = glob_match(str_of(part->include.items[i]), path);
+    return is_included && !is_excluded(&part->exclude, path, &work);
+}
+
+/* Of files that are exported to the directory `to` of the source. */
+static bool selects_exported(const struct spec_part *part, struct str to, const struct spec_list *include)
+{
+    size_t i = 0;
+    do {
+        auto_sbuf path = SBUF(2 * PATH_MAX);
+        sbuf_add(&path, to);
+        if (glob_example(str_of(include->count ? include->items[i] : "**"), 0, &path) &&
+            is_selected(part, sbuf_str(&path)))
+            return true;
+    } while (++i < include->count);
+    return false;
+}
+
+static bool is_directory(struct str prefix)
+{
+    return prefix.len == 0 || str_ends(prefix, STR("/"));
+}
+
+const char *spec_exports_into(const struct spec *s)
+{
+    struct uri out = uri_split(str_of(s->export.uri));
+    const char *endpoint = spec_export_server(s).endpoint;
+    bool is_same_server = text_same(endpoint, s->source.endpoint);
+    auto_sbuf to = SBUF(PATH_MAX);
+    sbuf_addf(&to, "%.*s%s", STR_FMT(out.prefix), is_directory(out.prefix) ? "" : "/");
+    for (size_t i = 0; s->export.uri && is_same_server && i < spec_source_count(s); i++) {
+        struct spec_part part = spec_source_at(s, i);
+        struct uri in = uri_split(str_of(part.uri));
+        if (in.scheme == out.scheme && str_eq(in.bucket, out.bucket) && is_directory(in.prefix) &&
+            str_starts(sbuf_str(&to), in.prefix) &&
+            selects_exported(&part, str_from(sbuf_str(&to), in.prefix.len), &s->export.include))
+            return part.uri;
+    }
+    return NULL;
 }
 
 int spec_modify(struct spec *s, struct str key, struct str value, struct err *err)

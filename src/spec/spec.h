@@ -215,6 +215,10 @@ must_check int spec_check_served(const struct spec *s, struct err *err);
  * of spec_check_served(). */
 must_check int spec_check_owed(const struct spec *s, struct err *err);
 
+/* The URI of the source below which the export writes files that the source selects: later volumes would get them, too.
+ * NULL: none. Borrowed. A guess: of all paths that a pattern of the export matches, one is tried. */
+const char *spec_exports_into(const struct spec *s);
+
 /* The first key whose value differs, or NULL if parameters, source and export are the same. Static string. */
 const char *spec_difference(const struct spec *a, const struct spec *b);
 

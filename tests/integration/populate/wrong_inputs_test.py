@@ -103,7 +103,7 @@ def test_a_mistyped_source_is_refused_at_apply_with_the_next_step(world, spec, s
 
 CLASSES = {"typo": {"concurency": "64"}, "value": {"access": "fues"}, "field": {"uri": "s3://bucket/"}, "poolless": {"pool": "nvme"},
            "unit": {"bandwidth": "500 MBps"}, "range": {"concurrency": "4096"}, "bounds": {"minVolumeSize": "10Ti", "maxVolumeSize": "1Ti"},
-           "pool-empty": {"pool": ""}, "least": {"minVolumeSize": "10Ti"}, "most": {"maxVolumeSize": "32Mi"},
+           "blank": {"hydration": "none"}, "far": {"type": "ssd"}, "pool-empty": {"pool": ""}, "least": {"minVolumeSize": "10Ti"}, "most": {"maxVolumeSize": "32Mi"},
            "fstype": {"csi.storage.k8s.io/fstype": "ext4"}, "secret": {"csi.storage.k8s.io/node-stage-secret-name": "x"}}
 
 
@@ -120,6 +120,7 @@ def ref(**fields):
 
 CLAIMS = {
     "class-typo": ({"cls": "typo"}, "ClassInvalid", "StorageClass typo: unknown parameter 'concurency'; the nearest known one is"),
+    "class-far": ({"cls": "far"}, "ClassInvalid", "StorageClass far: unknown parameter 'type' (CIS2001, INVALID); correct or remove the name"),
     "class-value": ({"cls": "value"}, "ClassInvalid", "'access': invalid value 'fues': expected one of auto fuse bind"),
     "class-field": ({"cls": "field"}, "ClassInvalid", "'uri' is a field of BucketSource, not a parameter"),
     "class-pool": ({"cls": "poolless"}, "PoolNotFound", "StorageClass poolless: no node has a pool 'nvme'"),
@@ -127,6 +128,8 @@ CLAIMS = {
     "class-immediate": ({"cls": "immediate"}, "ImmediateBindingUnsupported", "create a class with WaitForFirstConsumer"),
     "class-foreign": ({"cls": "foreign"}, "ClassUnsupported", "use a class of csi.cistern.io"),
     "ref-name": (ref(name="daat"), "SourceNotFound", "BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it"),
+    "ref-blank": ({"cls": "blank", **ref(name="daat")}, "SourceNotFound",
+                  "team/daat: not found (CIS5201, NOT_FOUND); create it: despite hydration: none, its export applies"),
     "ref-kind": (ref(kind="BucketSorce"), "DataSourceInvalid", "names kind 'BucketSorce' of apiGroup 'cistern.io', which nothing fills"),
     "ref-group": (ref(apiGroup="cistern.dev"), "DataSourceInvalid", "delete the claim and create it again with a dataSourceRef of"),
     "ref-namespace": (ref(namespace="other"), "ClaimInvalid", "dataSourceRef.namespace: the API server dropped dataSourceRef: its feature Cross"),
@@ -212,6 +215,33 @@ def test_a_missing_source_of_a_claim_that_is_not_filled_gives_no_event(claims, w
     assert not [e for e in claims.events(NAMESPACE, "SourceNotFound") if e["involvedObject"]["name"] == name]
 
 
+def on_claim_and_pod(world, name, reason):
+    """Messages of an event that is on the claim and on its pod, which have the same name."""
+    found = {e["involvedObject"]["kind"]: e["message"] for e in world.events(NAMESPACE, reason) if e["involvedObject"]["name"] == name}
+    return found if len(found) == 2 else None
+
+
+@pytest.mark.parametrize("source_name", ["data", None])
+def test_a_pod_that_names_its_node_has_an_event_on_pod_and_claim(claims, source_name):
+    name = f"bypass-{source_name or 'blank'}".lower()
+    claims.make_claim(NAMESPACE, name, source_name)
+    claims.make_pod(NAMESPACE, name, name, nodeName="node-0")
+    messages = wait_for(lambda: on_claim_and_pod(claims, name, "PodNotScheduled"))
+    assert "Create the pod again with nodeSelector kubernetes.io/hostname in place of nodeName" in messages["Pod"]
+    claims.end_pod(NAMESPACE, name)
+    claims.make_pod(NAMESPACE, name, name, nodeSelector={"kubernetes.io/hostname": "node-0"})
+    wait_for(lambda: [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/{name}"])
+
+
+def test_a_volume_that_is_deleted_by_hand_while_it_is_filled_says_so_on_claim_and_pod(claims):
+    claims.make_claim(NAMESPACE, "by-hand")
+    claims.make_pod(NAMESPACE, "by-hand", "by-hand")
+    volume, = wait_for(lambda: [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/by-hand"])
+    claims.cluster.delete(f"{API}/cisternvolumes/{volume['metadata']['name']}")
+    messages = wait_for(lambda: on_claim_and_pod(claims, "by-hand", "DeletionHeld"))
+    assert "was deleted by hand, which ends its hydration: delete the claim and create it again" in messages["Pod"]
+
+
 def test_a_claim_of_a_cluster_without_any_pool_says_so_on_claim_and_pod():
     with running_world(nodes=0) as world:
         world.make_namespace("empty")
@@ -219,10 +249,11 @@ def test_a_claim_of_a_cluster_without_any_pool_says_so_on_claim_and_pod():
         world.make_pod("empty")
 
         def told():
-            found = {e["involvedObject"]["kind"]: e["message"] for e in world.events("empty", "PoolNotFound")}
+            found = {e["involvedObject"]["kind"]: e["message"] for e in world.events("empty", "PoolsPending")}
             return found if len(found) == 2 else None
 
-        assert "no node has a pool 'default'" in wait_for(told)["Pod"]
+        said = wait_for(told)["Pod"]
+        assert "waiting for the node drivers: none has reported a pool yet" in said and "pools[].nodeSelector" in said
 
 
 def test_a_claim_of_a_suspended_source_says_what_it_waits_for(claims):

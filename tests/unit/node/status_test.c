@@ -158,6 +158,19 @@ static void a_run_that_was_stopped_has_listed_only_what_it_found(void **state)
     }
 }
 
+static void a_complete_run_of_no_object_says_so(void **state)
+{
+    (void)state;
+    static struct hydrate_status h = {.phase = HYDRATE_DONE};
+    auto_space closed = closed_space();
+    const struct observed f = hydrating(closed, &h);
+    auto_api_volume v = volume("0123456789ab");
+    status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, 1);
+    const struct api_condition *c = api_condition_find(&v->status.conditions, API_HYDRATED);
+    assert_int_equal(c->status, API_TRUE);
+    assert_string_equal(c->message, "the source, or this shard of it, has no object");
+}
+
 static void a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume(void **state)
 {
     (void)state;
@@ -180,6 +193,7 @@ int main(void)
         cmocka_unit_test(an_export_that_runs_past_its_deadline_is_stalled),
         cmocka_unit_test(a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_own),
         cmocka_unit_test(a_run_that_was_stopped_has_listed_only_what_it_found),
+        cmocka_unit_test(a_complete_run_of_no_object_says_so),
         cmocka_unit_test(a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

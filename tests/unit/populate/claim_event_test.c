@@ -61,6 +61,8 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_FOREIGN_CLASS);
     w->f.class = &(struct claim_class){.ours = true, .waits = true};
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOL_NOT_FOUND);
+    w->f.class = &(struct claim_class){.ours = true, .waits = true, .awaits_pools = true};
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POOLS_PENDING);
     w->f.class = NULL;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_NOT_FOUND);
 }

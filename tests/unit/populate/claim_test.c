@@ -39,6 +39,10 @@ static void a_claim_without_a_pod_is_not_written(void **state)
     (void)state;
     struct world *w = untouched();
     w->target.selected_node = STR_NULL;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POD_UNSCHEDULED);
+    w->target.source = STR_NULL;
+    next_is(w, CLAIM_NOTHING, CLAIM_EVENT_POD_UNSCHEDULED);
+    w->target.phase = CLAIM_BOUND;
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_NONE);
 }
 

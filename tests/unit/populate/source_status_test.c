@@ -62,6 +62,18 @@ static void an_unused_source_is_accepted_and_pending(void **state)
     assert_int_equal(s->status.first_used_ns, 0);
 }
 
+static void a_source_that_selects_its_own_exports_is_accepted_with_a_warning(void **state)
+{
+    (void)state;
+    auto_api_source s = source_of("{\"uri\":\"s3://acme/run/\",\"export\":{\"uri\":\"s3://acme/run/out/\"}}");
+    source_status_begin(s);
+    source_status_end(s, &nobody_asks, NOW);
+    const struct api_condition *c = api_condition_find(&s->status.conditions, API_ACCEPTED);
+    assert_int_equal(c->status, API_TRUE);
+    assert_string_equal(c->reason, SOURCE_EXPORTS_INTO);
+    assert_non_null(strstr(c->message, "export.uri is below s3://acme/run/: later volumes are filled with"));
+}
+
 static void volumes_are_counted_and_the_last_listing_is_kept(void **state)
 {
     (void)state;
@@ -385,6 +397,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unused_source_is_accepted_and_pending),
+        cmocka_unit_test(a_source_that_selects_its_own_exports_is_accepted_with_a_warning),
         cmocka_unit_test(volumes_are_counted_and_the_last_listing_is_kept),
         cmocka_unit_test(the_last_listing_and_export_are_reported_whole_or_omitted),
         cmocka_unit_test(identity_is_not_ready_after_any_error_of_credentials),

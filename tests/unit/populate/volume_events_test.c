@@ -287,6 +287,57 @@ static void volume_failure_names_the_cause_for_alerts(void **state)
     assert_null(volume_failure(v));
 }
 
+static void an_empty_shard_sends_a_warning_unless_its_source_may_be_empty(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source;
+        uint64_t objects;
+        size_t events;
+    } cases[] = {{"{\"uri\":\"s3://b/\",\"shard\":{\"index\":3,\"count\":4}}", 0, 3},
+                 {"{\"uri\":\"s3://b/\",\"shard\":{\"index\":3,\"count\":4}}", 1, 2},
+                 {"{\"uri\":\"s3://b/\",\"shard\":{\"index\":3,\"count\":4},\"onEmpty\":\"allow\"}", 0, 2},
+                 {"{\"uri\":\"s3://b/\",\"onEmpty\":\"allow\"}", 0, 2}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        auto_api_volume v = hydrating();
+        struct populate_event_state m = {.seen = true};
+        struct populate_event r[VOLUME_EVENTS_MAX];
+        free(v->source);
+        v->source = str_dup(str_of(cases[i].source));
+        v->status.hydration.objects_total = cases[i].objects;
+        finish(v);
+        assert_int_equal(volume_events_of_hydration(v, &m, 200 * SECOND, r), cases[i].events);
+        if (cases[i].events < 3)
+            continue;
+        assert_true(r[2].warning);
+        assert_string_equal(r[2].reason, "ShardEmpty");
+        assert_non_null(strstr(r[2].text, "set shard.count of the BucketSource to at most the number of objects"));
+    }
+}
+
+static void a_volume_that_is_deleted_by_hand_sends_one_event(void **state)
+{
+    (void)state;
+    auto_api_volume v = hydrating();
+    struct populate_event_state m = {0};
+    struct populate_event r;
+    v->meta.name = str_dup(STR("pvc-1"));
+    assert_false(volume_event_of_deletion(v, &m, &r));
+    v->meta.deleted_ns = 120 * SECOND;
+    assert_true(volume_event_of_deletion(v, &m, &r));
+    assert_true(r.warning);
+    assert_string_equal(r.text, "CisternVolume pvc-1 was deleted by hand, which ends its hydration: delete the claim "
+                                "and create it again");
+    assert_false(volume_event_of_deletion(v, &m, &r));
+    finish(v);
+    m.deletion = false;
+    assert_true(volume_event_of_deletion(v, &m, &r));
+    assert_non_null(strstr(r.text, "which releases nothing: delete the claim"));
+    m.deletion = false;
+    v->release_requested = true;
+    assert_false(volume_event_of_deletion(v, &m, &r));
+}
+
 static void a_blank_volume_sends_no_event(void **state)
 {
     (void)state;
@@ -349,6 +400,8 @@ int main(void)
         cmocka_unit_test(a_fault_sends_one_event_with_its_own_reason),
         cmocka_unit_test(a_denied_endpoint_names_the_policy_and_no_identity),
         cmocka_unit_test(volume_failure_names_the_cause_for_alerts),
+        cmocka_unit_test(an_empty_shard_sends_a_warning_unless_its_source_may_be_empty),
+        cmocka_unit_test(a_volume_that_is_deleted_by_hand_sends_one_event),
         cmocka_unit_test(a_blank_volume_sends_no_event),
         cmocka_unit_test(an_export_sends_events_when_it_starts_and_succeeds),
     };
