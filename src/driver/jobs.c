@@ -311,11 +311,11 @@ static void *jobs_main(void *ctx)
             continue;
         while ((job = pin_next(j, check_ns)) != NULL)
             check_job(j, job);
-        if ((job = pin_next(j, ask_ns)) != NULL) /* one a round: an ask takes seconds */
-            ask_job(j, job);
         remove_ended(j);
         while ((job = pin_next(j, start_ns)) != NULL)
             start_job(j, job);
+        if ((job = pin_next(j, ask_ns)) != NULL) /* one a round, and last: an ask takes seconds */
+            ask_job(j, job);
     }
     return NULL;
 }
@@ -364,9 +364,10 @@ void jobs_stop(struct jobs *j)
 static void apply_request(struct jobs *j, struct driver_job *job, enum job_kind kind, bool fresh)
 {
     bool other = job->kind != kind;
-    if (job->ending || job->pinned)
+    if (job->ending)
         return; /* the next call sees the result */
-    if (job->state == JOB_RUNNING) {
+    /* A pinned one may have been started already. */
+    if (job->pinned || job->state == JOB_RUNNING) {
         job->again |= fresh && !other;
         return;
     }

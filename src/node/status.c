@@ -9,7 +9,7 @@
 
 /* A hydration writes its status each second. One that is stopped, or whose disk does not answer, writes none. */
 #define SILENT_NS (60 * (int64_t)NS_PER_SECOND)
-#define SILENT_TEXT "its Job has written no status for a minute: it is stopped, or waits for the disk of the node"
+#define SILENT_TEXT "its Job has written no status for a minute: it is stopped or stuck, or waits for the disk"
 
 /* An export ends itself at its deadline, and cancels its requests first. */
 #define END_NS (60 * (int64_t)NS_PER_SECOND)

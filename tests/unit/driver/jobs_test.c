@@ -4,6 +4,7 @@
 
 #include "child.h"
 #include "hydrate/status.h"
+#include "io/probe.h"
 #include "util/clock.h"
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +48,8 @@ static int play(const char *path)
     note_start(folder);
     if (part_is(folder, "stubborn"))
         signal(SIGTERM, SIG_IGN);
+    if (probe_serve("hydrate", path, &err) < 0)
+        return 7;
     for (int i = 0; i < 6000 && (part_is(folder, "wait") || part_is(folder, "stubborn")); i++)
         usleep(5000);
     if (!part_is(folder, "done"))
@@ -194,6 +197,21 @@ static void fresh_request_runs_once_more_after_the_running_child(void **state)
     wait_for_starts(2);
     want_until(JOB_DONE);
     assert_int_equal(starts(), 2); /* twice asked is once more */
+}
+
+static void fresh_request_counts_while_the_child_is_asked_whether_it_is_stuck(void **state)
+{
+    (void)state;
+    write_part("wait");
+    want_until(JOB_RUNNING);
+    wait_for_starts(1);
+    child_signal_all(JOB_HYDRATE, volume, SIGSTOP);
+    usleep(17 * 1000 * 1000); /* it is asked after 15 s, for 8 s */
+    want(true);
+    child_signal_all(JOB_HYDRATE, volume, SIGCONT);
+    write_part("done");
+    wait_for_starts(2);
+    want_until(JOB_DONE);
 }
 
 static void unwanted_job_ends_soon(void **state)
@@ -348,6 +366,7 @@ int main(int argc, char **argv)
         TEST(failed_job_is_retried_with_longer_waits),
         TEST(done_job_whose_result_is_removed_runs_again),
         TEST(fresh_request_runs_once_more_after_the_running_child),
+        TEST(fresh_request_counts_while_the_child_is_asked_whether_it_is_stuck),
         TEST(unwanted_job_ends_soon),
         TEST(job_that_ignores_sigterm_is_killed),
         TEST(a_child_of_the_driver_before_us_is_found_and_not_started_twice),
