@@ -16,5 +16,5 @@ def test_a_controller_warns_of_no_watch_while_nothing_happens():
         time.sleep(SILENCE_SECONDS)
         logged = world.log()[began:].splitlines()
     warnings = [line for line in logged if " level=debug " not in line and " level=info " not in line]
-    # The API server makes its storage of a kind again some time after the definition came. That is no silence.
+    # The API server makes its storage of a kind again some time after the definition came. That is expected.
     assert [line for line in warnings if "watch" in line and "storage is (re)initializing" not in line] == []
