@@ -45,17 +45,12 @@ static int make_authority(struct x509_pair *p, const struct cert_times *t, int64
     return x509_make_authority(AUTHORITY_NAME, (struct x509_validity){now - SKEW, now + t->authority}, p, err);
 }
 
-static bool is_published(struct str bundle, const char *certificate)
-{
-    return str_has(bundle, str_of(certificate));
-}
-
 /* May the next CA sign? It must be old enough, and published. */
 static bool is_due(const struct x509_pair *next, const struct cert_now *now, const struct cert_times *t)
 {
     struct x509_validity life;
     return end_of(next, now->wall_s) > 0 && x509_validity_of(str_of(next->certificate), &life) &&
-           now->wall_s >= life.from_s + SKEW + t->published && is_published(now->published, next->certificate);
+           now->wall_s >= life.from_s + SKEW + t->published && str_has(now->published, str_of(next->certificate));
 }
 
 static int step_authority(struct cert_set *s, const struct cert_now *now, const struct cert_times *t, bool *changed,
@@ -65,8 +60,7 @@ static int step_authority(struct cert_set *s, const struct cert_now *now, const 
     int r = 0;
     if (is_due(&s->next, now, t)) {
         x509_pair_done(&s->authority);
-        s->authority = s->next;
-        s->next = (struct x509_pair){0};
+        s->authority = take(&s->next);
         *changed = true;
     } else if (end == 0) {
         r = make_authority(&s->authority, t, now->wall_s, err);

@@ -136,13 +136,12 @@ static int mint(const struct fetcher *f, const struct route *r, struct str audie
 int fetch_exchange_minted(const struct fetcher *f, const struct route *r, struct str audience, struct grant *g,
                           struct fetched *ret, struct err *err)
 {
-    char *token = NULL;
+    auto_secret token = NULL;
     int code = mint(f, r, audience, &token, err);
     if (code < 0)
         return code;
     g->token = str_of(token);
     code = grant_exchange(g, f->worker, &ret->identity, &ret->retry_after_ns, err);
-    secret_free(token);
     return code < 0 ? err_wrap(err, "service account '%s/%s'", r->ns, r->name) : 0;
 }
 

@@ -8,12 +8,11 @@
 static int read_secret(const struct fetcher *f, const struct route *r, const json *secret, struct fetched *ret,
                        struct err *err)
 {
-    char *key = fetch_secret_value(secret, "service_account.json");
+    auto_secret key = fetch_secret_value(secret, "service_account.json");
     if (!key)
         return err_fail(err, ERR_DENIED, CIS_SECRET_INVALID, "Secret '%s/%s': no service_account.json", r->ns, r->name);
     const struct grant g = {.kind = GRANT_GCP_KEY, .key = str_of(key)};
     int code = grant_exchange(&g, f->worker, &ret->identity, &ret->retry_after_ns, err);
-    secret_free(key);
     if (code < 0 && err->code == ERR_INVALID) {
         err_wrap(err, "Secret '%s/%s'", r->ns, r->name);
         return err_advise(err, CIS_SECRET_INVALID);

@@ -24,32 +24,22 @@ void bearer_token_done(struct bearer_token *t)
     secret_free(take(&t->now));
 }
 
-/* RFC 6750: no space, no control character. Rejects half-written and wrong files. */
-static bool is_token(struct str s)
-{
-    return s.len > 0 && str_is_visible(s, "");
-}
-
 static int reread(struct bearer_token *t, struct err *err)
 {
-    char *text;
+    auto_secret text = NULL;
     size_t len;
     int r = file_read(AT_FDCWD, t->file, TOKEN_MAX, &text, &len, err);
     if (r < 0)
         return err_wrap(err, "the token");
     struct str trimmed = str_trim((struct str){text, len});
-    if (!is_token(trimmed)) {
-        secret_free(text);
+    /* RFC 6750: no space, no control character. Rejects half-written and wrong files. */
+    if (trimmed.len == 0 || !str_is_visible(trimmed, ""))
         return err_set(err, ERR_INVALID, "token file '%s': no token", t->file);
-    }
-    if (t->now && str_eq(trimmed, str_of(t->now))) {
-        secret_free(text);
+    if (t->now && str_eq(trimmed, str_of(t->now)))
         return 0;
-    }
     secret_free(take(&t->now));
     t->now = str_dup(trimmed);
     t->turn++;
-    secret_free(text);
     return 0;
 }
 

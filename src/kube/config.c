@@ -178,8 +178,7 @@ int kubeconfig_parse(struct str text, const char *directory, struct kube_config 
         (r = read_user(&s, user, &c, err)) < 0)
         return r;
     c.ns = ns.len ? str_dup(ns) : NULL;
-    *ret = c;
-    c = (struct kube_config){0};
+    *ret = take(&c);
     return 0;
 }
 
@@ -209,7 +208,7 @@ static int read_text(const char *directory, const char *name, char **ret, struct
 
 static int load_in_cluster(struct kube_config *ret, struct err *err)
 {
-    struct kube_config c = {0};
+    auto_kube_config c = {0};
     auto_mem char *ns = NULL;
     char url[300];
     const char *host = env_get("KUBERNETES_SERVICE_HOST"), *port = env_get("KUBERNETES_SERVICE_PORT");
@@ -222,14 +221,12 @@ static int load_in_cluster(struct kube_config *ret, struct err *err)
     int r = read_server(str_of(url), &c.server, err);
     if (r == 0)
         r = read_text(directory, "ca.crt", &c.ca, err);
-    if (r < 0) {
-        kube_config_done(&c);
+    if (r < 0)
         return r;
-    }
     c.token_file = path_in(directory, STR("token"));
     if (read_text(directory, "namespace", &ns, ERR_IGNORED) == 0) /* a token can be mounted without it */
         c.ns = str_dup(str_trim(str_of(ns)));
-    *ret = c;
+    *ret = take(&c);
     return 0;
 }
 

@@ -258,8 +258,7 @@ static void inbox_delivered(struct mail *m)
         return;
     }
     pthread_mutex_lock(&e->lock);
-    struct list all = e->inbox;
-    e->inbox = (struct list){0};
+    struct list all = take(&e->inbox);
     e->inbox_count = 0;
     e->rung = false;
     pthread_mutex_unlock(&e->lock);

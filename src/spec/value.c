@@ -287,22 +287,17 @@ static int check_patterns(const struct spec_key *key, const struct spec_list *l,
     return 0;
 }
 
-static void list_move(struct spec_list *to, struct spec_list *from)
-{
-    list_free(to);
-    *to = *from;
-    *from = (struct spec_list){0};
-}
-
 static int patterns_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     auto_list l = {0};
     int r = list_parse(key, text, &l, err);
     if (r == 0)
         r = check_patterns(key, &l, err);
-    if (r == 0)
-        list_move(field, &l);
-    return r;
+    if (r < 0)
+        return r;
+    list_free(field);
+    *(struct spec_list *)field = take(&l);
+    return 0;
 }
 
 static void patterns_write(const struct spec_key *, const void *field, json *j, const char *path)
@@ -411,8 +406,7 @@ static int parts_parse(const struct spec_key *key, void *field, struct str text,
     if (r < 0)
         return r;
     parts_free(field);
-    *(struct spec_parts *)field = p;
-    p = (struct spec_parts){0};
+    *(struct spec_parts *)field = take(&p);
     return 0;
 }
 

@@ -15,12 +15,12 @@
 #define countof(a) (sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* Moves a pointer out of an auto_ variable: the variable becomes NULL, so that its cleanup does nothing. */
+/* Moves a pointer or a struct out of an auto_ variable: this becomes NULL or zeros, so its cleanup does nothing. */
 #define take(p)                                                                                                        \
     ({                                                                                                                 \
         __typeof__(p) take_from_ = (p);                                                                                \
         __typeof__(*take_from_) taken_ = *take_from_;                                                                  \
-        *take_from_ = NULL;                                                                                            \
+        *take_from_ = (__typeof__(*take_from_)){0};                                                                    \
         taken_;                                                                                                        \
     })
 

@@ -168,3 +168,5 @@ _Noreturn void out_of_memory(void);                     /* for a library that re
 
 /* Wipes and frees a secret text. NULL is fine. */
 void secret_free(void *own_text);
+DEFINE_AUTO(secret, char, secret_free)
+#define auto_secret auto_with(auto_clean_secret) char *
