@@ -117,7 +117,7 @@ static int make_mount_point(const struct disk *d, struct err *err)
 {
     char target[PATH_MAX];
     image_path(d, VOLUME_DATA, target);
-    return mount_point_make(target, NULL, err);
+    return mount_point_make(target, err);
 }
 
 int image_make(const struct disk *d, struct err *err)

@@ -121,7 +121,6 @@ int ledger_read(struct ledger *l, int volumes, int making, struct err *err)
     if (fresh.count)
         qsort(fresh.entries, fresh.count, sizeof *fresh.entries, by_id);
     ledger_done(l);
-    *l = fresh;
-    fresh = (struct ledger){0};
+    *l = take(&fresh);
     return 0;
 }

@@ -102,7 +102,7 @@ static bool set_immutable(int fd, bool immutable)
     return wished == flags || ioctl(fd, FS_IOC_SETFLAGS, &wished) == 0;
 }
 
-static int guard(const char *path, bool *ret_immutable, struct err *err)
+static int guard(const char *path, struct err *err)
 {
     auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
@@ -116,13 +116,11 @@ static int guard(const char *path, bool *ret_immutable, struct err *err)
     /* The mode of an immutable directory cannot be set: a repeated call must not try. */
     if ((st.st_mode & 07777) != 0 && fchmod(fd, 0) != 0)
         return err_sys(err, errno, "cannot make the mount point '%s' unwritable", path);
-    bool immutable = set_immutable(fd, true);
-    if (ret_immutable)
-        *ret_immutable = immutable;
+    (void)set_immutable(fd, true);
     return 0;
 }
 
-int mount_point_make(const char *path, bool *ret_immutable, struct err *err)
+int mount_point_make(const char *path, struct err *err)
 {
     bool mounted;
     int r = mount_is_at(path, &mounted, err);
@@ -130,7 +128,7 @@ int mount_point_make(const char *path, bool *ret_immutable, struct err *err)
         return r;
     if (mkdir(path, 0) != 0 && errno != EEXIST)
         return err_sys(err, errno, "cannot make the mount point '%s'", path);
-    return guard(path, ret_immutable, err);
+    return guard(path, err);
 }
 
 int mount_point_remove(const char *path, struct err *err)

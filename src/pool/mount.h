@@ -65,10 +65,9 @@ must_check int mount_unmount(const char *path, uint64_t wait_ns, bool lazy, stru
 /* ---- bare mount points ------------------------------------------------------------------------------------------- */
 
 /* Makes the directory `path` unwritable while nothing is mounted on it, so that a lost mount never fills the
- * node's disk. It gets mode 0000 and the immutable flag, which also stops root. *ret_immutable (may be NULL) is
- * false if the file system or our capabilities do not allow that flag. A mount point in use is left as it is.
- * Repeatable. ERR_EXISTS if the directory has content. */
-must_check int mount_point_make(const char *path, bool *ret_immutable, struct err *err);
+ * node's disk. It gets mode 0000, and the immutable flag, which also stops root, if the file system and our
+ * capabilities allow it. A mount point in use is left as it is. Repeatable. ERR_EXISTS if the directory has content. */
+must_check int mount_point_make(const char *path, struct err *err);
 
 /* Removes a bare mount point made above. Success if it is absent; ERR_BUSY if it is mounted on or has content. */
 must_check int mount_point_remove(const char *path, struct err *err);

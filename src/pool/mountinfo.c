@@ -225,8 +225,7 @@ int mount_find(const char *path, struct mount *ret, bool *ret_found, struct err 
         top++;
     *ret_found = count > 0;
     if (count > 0) {
-        *ret = all[top];
-        all[top] = (struct mount){0};
+        *ret = take(&all[top]);
     }
     mount_list_free(all, count);
     return 0;
@@ -329,8 +328,7 @@ int mount_around(const char *path, struct mount *ret, bool *ret_is_root, struct 
         return r;
     struct mount *around = find_around(all, count, str_of(real), &in_root);
     if (around) {
-        *ret = *around;
-        *around = (struct mount){0};
+        *ret = take(around);
         *ret_is_root = strcmp(in_root.ptr, "/") == 0;
     }
     mount_list_free(all, count);

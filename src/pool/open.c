@@ -6,6 +6,7 @@
 #include "private.h"
 #include "util/clock.h"
 #include "util/file.h"
+#include "util/thread.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -300,10 +301,8 @@ bool space_is_open(const struct space *s)
 
 bool space_asks(struct space *s)
 {
-    pthread_mutex_lock(&s->opening);
-    bool asks = !s->is_open && s->asks;
-    pthread_mutex_unlock(&s->opening);
-    return asks;
+    auto_lock(&s->opening);
+    return !s->is_open && s->asks;
 }
 
 /* ---- before opening ---------------------------------------------------------------------------------------------- */
@@ -387,10 +386,8 @@ bool space_replaces(struct space *s, const char *uuid, bool given_up)
 {
     if (!s->is_open)
         return false;
-    pthread_mutex_lock(&s->opening);
-    bool replaces = identity_replaces(&s->identity, str_of(uuid), given_up);
-    pthread_mutex_unlock(&s->opening);
-    return replaces;
+    auto_lock(&s->opening);
+    return identity_replaces(&s->identity, str_of(uuid), given_up);
 }
 
 int space_give_up(struct space *s, const char *uuid, struct err *err)

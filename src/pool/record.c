@@ -147,8 +147,7 @@ int record_read(int dir, struct record *ret, struct err *err)
         memcpy(why, err->text, sizeof why);
         return err_fail(err, ERR_CORRUPT, CIS_MOUNTS_RECORD_CORRUPT, "'%s' is corrupt: %.400s", RECORD_FILE, why);
     }
-    *ret = r;
-    r = (struct record){0};
+    *ret = take(&r);
     return 0;
 }
 
@@ -199,28 +198,22 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
         return make_up(v, e < 0, ret, err);
     if (e < 0)
         return e;
-    *ret = have;
-    have = (struct record){0};
+    *ret = take(&have);
     return 0;
 }
 
 /* Needs no new block, unlike a replacement: with the pool full of files of others, no mount could be given up, and no
  * space. A record that needs another block is not begun. One write of a few sectors: after a crash in it the record may
  * be corrupt, which CIS_MOUNTS_RECORD_CORRUPT reports. */
-static int overwrite(int dir, const char *text, struct err *err)
+static bool overwrite(int dir, const char *text)
 {
     struct stat st;
     auto_fd fd = -1;
-    int r = file_open_state(dir, RECORD_FILE, O_WRONLY, 0, &fd, err);
-    if (r == 0 && fstat(fd, &st) != 0)
-        r = err_sys(err, errno, "cannot stat '" RECORD_FILE "'");
-    if (r < 0)
-        return r;
-    if (strlen(text) > max_u64((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512))
-        return err_set(err, ERR_NO_SPACE, "'" RECORD_FILE "' needs another block");
+    if (file_open_state(dir, RECORD_FILE, O_WRONLY, 0, &fd, ERR_IGNORED) < 0 || fstat(fd, &st) != 0 ||
+        strlen(text) > max_u64((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512))
+        return false;
     auto_mem char *padded = str_dupf("%-*s", (int)min_u64((uint64_t)st.st_size, FILE_MAX), text);
-    r = file_pwrite_all(fd, RECORD_FILE, padded, strlen(padded), 0, err);
-    return r == 0 && fsync(fd) != 0 ? err_sys(err, errno, "cannot flush '" RECORD_FILE "'") : r;
+    return file_pwrite_all(fd, RECORD_FILE, padded, strlen(padded), 0, ERR_IGNORED) == 0 && fsync(fd) == 0;
 }
 
 int record_write(int dir, const struct record *r, struct err *err)
@@ -236,7 +229,5 @@ int record_write(int dir, const struct record *r, struct err *err)
         json_fields_list(target_fields, countof(target_fields), r->targets, r->target_count, sizeof r->targets[0]));
     auto_mem char *text = json_text(j, 0);
     int replaced = file_replace(dir, RECORD_FILE, str_of(text), 0600, err);
-    if (replaced != -ERR_NO_SPACE)
-        return replaced;
-    return overwrite(dir, text, ERR_IGNORED) == 0 ? 0 : replaced;
+    return replaced == -ERR_NO_SPACE && overwrite(dir, text) ? 0 : replaced;
 }
