@@ -234,7 +234,7 @@ static int set_xattr(struct request *rq, fuse_ino_t ino, const char *name, const
     auto_fd fd = xattr_path(rq->session, ino, path);
     if (fd < 0)
         return fd;
-    bool was_there = request_before(rq, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    bool was_there = request_before(rq, getxattr(path, name, NULL, 0) >= 0) != 0;
     if (rq->resent && !was_there)
         flags &= ~XATTR_CREATE; /* made by the earlier run, if it exists now */
     test_point(rq->session, "setxattr", "before");
@@ -258,7 +258,7 @@ static int remove_xattr(struct request *rq, fuse_ino_t ino, const char *name)
     auto_fd fd = xattr_path(rq->session, ino, path);
     if (fd < 0)
         return fd;
-    bool was_there = request_before(rq, 0, getxattr(path, name, NULL, 0) >= 0) != 0;
+    bool was_there = request_before(rq, getxattr(path, name, NULL, 0) >= 0) != 0;
     test_point(rq->session, "removexattr", "before");
     int r = removexattr(path, name) < 0 ? -errno : 0;
     test_point(rq->session, "removexattr", "after-act");

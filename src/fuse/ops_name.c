@@ -94,7 +94,7 @@ static int make(struct request *rq, fuse_req_t req, const struct making *m, fuse
     int dir = lower_dir(rq->session, parent);
     if (dir < 0)
         return dir;
-    bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
+    bool was_there = request_before(rq, lower_ino(dir, name)) != 0;
     test_point(rq->session, m->op, "before");
     int r = m->source ? link_act(rq, m, dir, name) : make_act(rq, req, m, dir, name);
     if (r == -EEXIST && rq->resent && !was_there)
@@ -105,32 +105,31 @@ static int make(struct request *rq, fuse_req_t req, const struct making *m, fuse
     return r < 0 ? r : node_entry(rq, dir, name, ret);
 }
 
+static void make_and_reply(fuse_req_t req, const struct making *m, fuse_ino_t parent, const char *name)
+{
+    struct request *rq = request_current();
+    struct fuse_entry_param e = {0};
+    reply_entry(rq, req, m->op, make(rq, req, m, parent, name, &e), &e);
+}
+
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    struct fuse_entry_param e = {0};
-    struct making m = {.op = "mkdir", .mode = S_IFDIR | mode};
-    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
+    make_and_reply(req, &(struct making){.op = "mkdir", .mode = S_IFDIR | mode}, parent, name);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-    struct fuse_entry_param e = {0};
-    struct making m = {.op = "mknod", .mode = mode, .rdev = rdev};
-    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
+    make_and_reply(req, &(struct making){.op = "mknod", .mode = mode, .rdev = rdev}, parent, name);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    struct fuse_entry_param e = {0};
-    struct making m = {.op = "symlink", .target = target};
-    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
+    make_and_reply(req, &(struct making){.op = "symlink", .target = target}, parent, name);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-    struct fuse_entry_param e = {0};
-    struct making m = {.op = "link", .source = ino};
-    reply_entry(request_current(), req, m.op, make(request_current(), req, &m, parent, name, &e), &e);
+    make_and_reply(req, &(struct making){.op = "link", .source = ino}, parent, name);
 }
 
 /* The descriptor identifies the file and becomes its backing. The kernel opens the file once more, for the user. */
@@ -158,7 +157,7 @@ static int create(struct request *rq, fuse_req_t req, fuse_ino_t parent, const c
     int dir = lower_dir(s, parent);
     if (dir < 0)
         return dir;
-    bool was_there = request_before(rq, 0, lower_ino(dir, name)) != 0;
+    bool was_there = request_before(rq, lower_ino(dir, name)) != 0;
     int flags = fi->flags & O_EXCL;
     if (rq->resent && !was_there)
         flags &= ~O_EXCL; /* made by the earlier run, if it exists now */
@@ -246,7 +245,7 @@ static int remove_name(struct request *rq, const char *op, fuse_ino_t parent, co
     if (dir < 0)
         return dir;
     auto_fd fd = lower_lookup(s, dir, name, &st, &h);
-    uint64_t was = request_before(rq, 0, fd < 0 ? 0 : st.st_ino);
+    uint64_t was = request_before(rq, fd < 0 ? 0 : st.st_ino);
     if (fd == -ENOENT && rq->resent && was != 0)
         return 0; /* the earlier run removed it */
     if (fd < 0)
@@ -309,7 +308,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
     if (r == 0) {
         uint64_t from_is = lower_ino(dir, name);
         uint64_t to_is = lower_ino(to_dir, to_name);
-        uint64_t from_was = request_before(rq, 0, from_is);
+        uint64_t from_was = request_before(rq, from_is);
         if (!is_renamed(rq, from_was, from_is, to_is))
             r = rename_act(rq, dir, name, to_dir, to_name, to_is != 0 && !(flags & RENAME_EXCHANGE), flags);
     }

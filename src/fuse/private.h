@@ -61,8 +61,8 @@ struct request {
 struct request *request_current(void);
 
 /* Returns `now`, the state before this request acted for the first time; for a resent request the state that an earlier
- * run recorded. n counts from 0 and in order. */
-uint64_t request_before(struct request *rq, uint32_t n, uint64_t now);
+ * run recorded. */
+uint64_t request_before(struct request *rq, uint64_t now);
 
 /* Kill points for tests, in CISTERN_TEST_KILL. "<op>:before:N", "<op>:after-act:N" and "<op>:before-reply:N" kill the
  * process the Nth time. "request:memory:N" and "answer:memory:N" take away the memory of a request, or of a reply

@@ -9,14 +9,14 @@ struct request *request_current(void)
     return &current;
 }
 
-uint64_t request_before(struct request *rq, uint32_t n, uint64_t now)
+uint64_t request_before(struct request *rq, uint64_t now)
 {
     struct table_intent *i = rq->intent;
-    if (n < i->n_before)
-        return i->before[n];
-    i->before[n] = now;
+    if (i->n_before > 0)
+        return i->before[0];
+    i->before[0] = now;
     STORE_BARRIER(); /* the value before the count: after a death in between, the request has not acted yet */
-    i->n_before = n + 1;
+    i->n_before = 1;
     return now;
 }
 

@@ -33,14 +33,13 @@ static void close_client(struct keeper *k, int c)
     }
 }
 
-static int give_all(struct keeper *k, int sock, struct err *err)
+static bool give_all(struct keeper *k, int sock)
 {
-    int r = 0;
     keeper_foreach_mount (k, v)
-        if (r == 0 && v->state < MOUNT_UNMOUNTING)
-            r = keeper_send_mount(k, v, sock, err);
+        if (v->state < MOUNT_UNMOUNTING && keeper_send_mount(k, v, sock, ERR_IGNORED) < 0)
+            return false;
     struct wire_msg synced = wire_msg(WIRE_SYNCED, NULL);
-    return r < 0 ? r : wire_send(sock, &synced, NULL, err);
+    return wire_send(sock, &synced, NULL, ERR_IGNORED) == 0;
 }
 
 /* They are reaped by keeper_mount_on_exit(), which starts others if we go on. */
@@ -55,16 +54,14 @@ static void kill_processes(struct keeper *k)
 
 /* A keeper that cannot read our tables would lose our mounts. Keepers of the first version do not report which tables
  * they read. */
-static int check_taker(const struct keeper *k, const struct wire_msg *ask, struct err *err)
+static int check_taker(struct keeper *k, const struct wire_msg *ask, struct err *err)
 {
     uint64_t reads = ask->number ? ask->number : TABLE_OLDEST;
-    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
-        const struct keeper_mount *v = &k->mounts[i];
-        if (v->state != MOUNT_FREE && v->head && v->head->version > reads)
+    keeper_foreach_mount (k, v)
+        if (v->head && v->head->version > reads)
             return err_set(err, ERR_UNSUPPORTED,
                            "the node table of volume '%s' is of version %u, but the new keeper reads %u", v->id,
                            v->head->version, (unsigned)reads);
-    }
     return 0;
 }
 
@@ -88,16 +85,15 @@ static bool is_replaced(const struct keeper *k, int c)
 static void hand_over(struct keeper *k, int c)
 {
     kill_processes(k);
-    k->stop = give_all(k, k->clients[c].fd, ERR_IGNORED) == 0 && is_replaced(k, c);
+    k->stop = give_all(k, k->clients[c].fd) && is_replaced(k, c);
 }
 
 static int send_status(struct keeper *k, int c, const char *id, struct err *err)
 {
     int r = 0;
     unsigned rows = 0;
-    for (size_t i = 0; i < KEEPER_VOLUMES_MAX && r == 0; i++) {
-        const struct keeper_mount *v = &k->mounts[i];
-        if (v->state == MOUNT_FREE || (*id && strcmp(id, v->id) != 0))
+    keeper_foreach_mount (k, v) {
+        if (r < 0 || (*id && strcmp(id, v->id) != 0))
             continue;
         struct wire_msg m = wire_msg(WIRE_ROW, v->id);
         keeper_mount_status(v, &m.body.status);
@@ -142,7 +138,7 @@ static void on_given(struct keeper *k, const struct wire_msg *m, struct wire_fds
 static void on_mirror(struct keeper *k, int c)
 {
     k->clients[c].is_mirror = true;
-    if (give_all(k, k->clients[c].fd, ERR_IGNORED) < 0)
+    if (!give_all(k, k->clients[c].fd))
         close_client(k, c);
 }
 

@@ -113,12 +113,9 @@ static int check_paths(struct keeper *k, const char *data, const char *mount_poi
         return err_set(err, ERR_INVALID,
                        "the directory '%s' is inside its own mount point '%s': choose another mount point", data,
                        mount_point);
-    for (size_t i = 0; i < KEEPER_VOLUMES_MAX; i++) {
-        const struct keeper_mount *v = &k->mounts[i];
-        if (v->state == MOUNT_FREE || !v->head)
-            continue;
-        const char *taken = v->head->config.mount_point;
-        if (is_below(mount_point, taken) || is_below(data, taken))
+    keeper_foreach_mount (k, v) {
+        const char *taken = v->head ? v->head->config.mount_point : NULL;
+        if (taken && (is_below(mount_point, taken) || is_below(data, taken)))
             return err_set(err, ERR_BUSY, "'%s' or '%s' is inside the mount of volume '%s' at '%s'", mount_point, data,
                            v->id, taken);
     }
