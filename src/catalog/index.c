@@ -18,7 +18,7 @@ uint32_t crc32c_of(const struct str *pieces, size_t count)
         hash_update(&h, pieces[i].ptr, pieces[i].len);
     hash_end(&h, &d);
     hash_done(&h);
-    return (uint32_t)d.bytes[0] << 24 | (uint32_t)d.bytes[1] << 16 | (uint32_t)d.bytes[2] << 8 | d.bytes[3];
+    return (uint32_t)digest_crc(&d);
 }
 
 int index_corrupt(const struct index *x, uint64_t offset, const char *why, struct err *err)

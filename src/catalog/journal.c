@@ -29,8 +29,7 @@ bool journal_is_stale(const struct journal *j)
 bool journal_is_whole(struct journal *j, uint64_t id)
 {
     auto_lock(&j->lock);
-    bool whole = id / 64 < j->whole_words && (j->whole[id / 64] >> id % 64 & 1);
-    return whole;
+    return id / 64 < j->whole_words && (j->whole[id / 64] >> id % 64 & 1);
 }
 
 uint64_t journal_whole_count(struct journal *j)
@@ -41,19 +40,12 @@ uint64_t journal_whole_count(struct journal *j)
 
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret)
 {
-    pthread_mutex_lock(&j->lock);
+    auto_lock(&j->lock);
     const struct journal_parts *p = journal_parts_of(j, id);
-    uint64_t value = 0;
-    bool has = p && part < p->room && p->kinds[part] && (kind == HASH_NONE || p->kinds[part] == kind + 1);
-    uint8_t of_kind = has ? p->kinds[part] - 1 : HASH_NONE;
-    if (has)
-        value = p->values[part];
-    pthread_mutex_unlock(&j->lock);
-    if (!has)
+    if (!p || part >= p->room || !p->kinds[part] || (kind != HASH_NONE && p->kinds[part] != kind + 1))
         return false;
-    *ret = (struct digest){.kind = of_kind};
-    for (size_t size = hash_size(of_kind), i = size; i-- > 0; value >>= 8)
-        ret->bytes[i] = (uint8_t)value;
+    *ret = (struct digest){.kind = p->kinds[part] - 1};
+    digest_set_crc(ret, p->values[part]);
     return true;
 }
 
@@ -132,11 +124,8 @@ static void append_part(struct journal *j, uint64_t id, uint32_t part, uint8_t k
 
 void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest)
 {
-    uint64_t value = 0;
-    for (size_t i = 0; i < min_u64(8, hash_size(digest->kind)); i++)
-        value = value << 8 | digest->bytes[i];
     auto_lock(&j->lock);
-    append_part(j, id, part, digest->kind, value);
+    append_part(j, id, part, digest->kind, digest_crc(digest));
 }
 
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id)

@@ -40,7 +40,8 @@ bool journal_has_parts(struct journal *j, uint64_t id); /* any */
 
 /* Records that the object is complete: written, verified and renamed. Buffered; cannot fail. */
 void journal_written(struct journal *j, uint64_t id);
-void journal_part_written(struct journal *j, uint64_t id, uint32_t part, const struct digest *digest);
+void journal_part_written(struct journal *j, uint64_t id, uint32_t part,
+                          const struct digest *digest); /* a CRC or none */
 /* Copies the parts of `from_id` to `id`. `from` is the journal of an older catalog, which no other thread uses. */
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
 /* Records for the next run that the source differs from the catalog. Buffered; cannot fail. */

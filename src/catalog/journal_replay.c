@@ -24,7 +24,7 @@ struct replay {
     uint64_t end;           /* of the records that are right */
     uint64_t durable;       /* what is before it outlived everything */
     uint64_t this_boot;     /* position from which every run was of this boot; UINT64_MAX: none was */
-    struct range *discards; /* owned */
+    struct range *discards; /* borrowed: DISCARDS_MAX */
     size_t discard_count;
 };
 
@@ -183,11 +183,6 @@ static int apply(struct replay *p, const struct journal_record *r, uint64_t at, 
     return 0;
 }
 
-static void replay_done(struct replay *p)
-{
-    free(p->discards);
-}
-
 int journal_replay(struct journal *j, const uint8_t uid[INDEX_UID_BYTES], uint32_t part_bytes,
                    const uint8_t boot_id[16], struct err *err)
 {
@@ -195,9 +190,12 @@ int journal_replay(struct journal *j, const uint8_t uid[INDEX_UID_BYTES], uint32
     struct stat st;
     if (fstat(j->fd, &st) != 0)
         return err_sys(err, errno, "cannot read '%s'", JOURNAL_FILE);
-    auto_with(replay_done) struct replay p = {.j = j, .expected = &e, .this_boot = UINT64_MAX};
-    p.discards = xcalloc(DISCARDS_MAX, sizeof *p.discards);
-    p.size = (uint64_t)st.st_size / sizeof(struct journal_record) * sizeof(struct journal_record);
+    auto_mem struct range *discards = xcalloc(DISCARDS_MAX, sizeof *discards);
+    struct replay p = {.j = j,
+                       .expected = &e,
+                       .size = (uint64_t)st.st_size / sizeof(struct journal_record) * sizeof(struct journal_record),
+                       .this_boot = UINT64_MAX,
+                       .discards = discards};
     int r = each_record(&p, 0, p.size, weigh, &p.end, err);
     if (r == 0 && p.end < p.size)
         r = each_record(&p, p.end + sizeof(struct journal_record), p.size, witness, NULL, err);

@@ -46,14 +46,10 @@ struct merge {
     struct hash crc;
 };
 
-static int compare(const struct key *a, const struct key *b)
+static int compare(const void *a, const void *b)
 {
-    return str_cmp((struct str){a->path, a->len}, (struct str){b->path, b->len});
-}
-
-static int compare_for_qsort(const void *a, const void *b)
-{
-    return compare(a, b);
+    const struct key *x = a, *y = b;
+    return str_cmp((struct str){x->path, x->len}, (struct str){y->path, y->len});
 }
 
 static int key_of(const struct index *x, uint64_t id, struct key *ret, struct err *err)
@@ -80,7 +76,7 @@ static int write_runs(const struct index *x, uint64_t count, int fd, struct err 
             sorted &= i == 0 || compare(&keys[i - 1], &keys[i]) <= 0;
         }
         if (!sorted)
-            qsort(keys, n, sizeof *keys, compare_for_qsort);
+            qsort(keys, n, sizeof *keys, compare);
         for (size_t i = 0; i < n; i++)
             ids[i] = keys[i].id;
         int r = file_pwrite_all(fd, "the catalog's runs", ids, n * sizeof *ids, from * sizeof *ids, err);

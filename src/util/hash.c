@@ -89,7 +89,7 @@ void digest_add_hex(const struct digest *d, struct sbuf *b)
     sbuf_add_hex(b, d->bytes, hash_size(d->kind));
 }
 
-static uint64_t crc_of(const struct digest *d)
+uint64_t digest_crc(const struct digest *d)
 {
     uint64_t crc = 0;
     for (size_t i = 0; i < hash_size(d->kind); i++)
@@ -97,7 +97,7 @@ static uint64_t crc_of(const struct digest *d)
     return crc;
 }
 
-static void set_crc(struct digest *d, uint64_t crc)
+void digest_set_crc(struct digest *d, uint64_t crc)
 {
     for (size_t i = hash_size(d->kind); i > 0; i--, crc >>= 8)
         d->bytes[i - 1] = (uint8_t)crc;
@@ -107,7 +107,7 @@ void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len)
 {
     assert(a->kind == b->kind && hash_combines(a->kind));
     unsigned width = 8 * (unsigned)hash_size(a->kind);
-    set_crc(a, crc_combine(kinds[a->kind].poly, width, crc_of(a), crc_of(b), b_len));
+    digest_set_crc(a, crc_combine(kinds[a->kind].poly, width, digest_crc(a), digest_crc(b), b_len));
 }
 
 /* ---- libcrypto ------------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ void hash_end(struct hash *h, struct digest *ret)
 {
     struct digest d = {.kind = (uint8_t)h->kind};
     if (hash_combines(h->kind))
-        set_crc(&d, h->crc);
+        digest_set_crc(&d, h->crc);
     else if (h->kind != HASH_NONE)
         evp_end(h->evp, d.bytes);
     h->kind = HASH_NONE;

@@ -46,6 +46,10 @@ void hash_end(struct hash *h, struct digest *ret);                           /* 
 
 struct digest digest_of(enum hash_kind kind, struct str bytes); /* of bytes in memory */
 
+/* The number of a CRC. The second leaves the kind. */
+uint64_t digest_crc(const struct digest *d);
+void digest_set_crc(struct digest *d, uint64_t crc);
+
 /* The checksum of A followed by B from those of both; `b_len` is B's length in bytes. Only for kinds that combine. */
 void digest_combine(struct digest *a, const struct digest *b, uint64_t b_len);
 
