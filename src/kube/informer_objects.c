@@ -81,13 +81,11 @@ bool informer_objects_put(struct informer_objects *o, struct str key, const json
     bool is_new = !x;
     if (is_new)
         x = object_new(o, key);
-    o->text_bytes -= x->text_len;
     free(x->text);
     free(x->version);
     x->text = json_text(tree, 0);
     x->text_len = strlen(x->text);
     x->version = str_dup(json_member_str(json_at(tree, "metadata"), "resourceVersion"));
-    o->text_bytes += x->text_len;
     auto_sbuf value = SBUF(KUBE_KEY_MAX);
     for (size_t i = 0; i < o->index_count; i++) {
         sbuf_clear(&value);
@@ -107,7 +105,6 @@ void informer_objects_remove(struct informer_objects *o, struct informer_object 
     for (size_t i = 0; i < o->index_count; i++)
         unlink_from(o, own_object, i);
     map_remove(&o->by_key, &own_object->node);
-    o->text_bytes -= own_object->text_len;
     free(own_object->text);
     free(own_object->version);
     free(own_object->key);

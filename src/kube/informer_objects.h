@@ -31,7 +31,6 @@ struct informer_object {
 
 struct informer_objects {
     struct map by_key;
-    size_t text_bytes;
     uint64_t seed;
     const struct kube_index *indexes; /* borrowed: the informer's options */
     size_t index_count;
