@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static struct {
@@ -42,8 +43,11 @@ static const char *const passthrough_names[] = {"auto", "on", "off"}; /* as enum
 static int find_data(const char *dir, char *ret, struct err *err)
 {
     char data[PATH_MAX];
-    if (!realpath(dir, ret))
+    struct stat st;
+    if (!realpath(dir, ret) || stat(ret, &st) != 0)
         return err_sys(err, errno, "mount shows an existing directory: cannot find '%s'", dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(err, ERR_INVALID, "mount shows a directory, and '%s' is not a directory: name one", dir);
     int n = snprintf(data, sizeof(data), "%s/volume.json", ret);
     if (n > 0 && n < (int)sizeof(data) && access(data, F_OK) == 0)
         memccpy(ret + strlen(ret), "/data", '\0', PATH_MAX - strlen(ret));

@@ -31,9 +31,10 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
     struct stat st;
     char directory[PATH_MAX];
     snprintf(directory, sizeof directory, "%.*s/", (int)(slash - path), path);
-    if (stat(directory, &st) != 0)
-        return err_sys(err, errno, "cannot make the socket '%s'", path);
-    return 0;
+    if (stat(directory, &st) == 0)
+        return 0;
+    err_sys(err, errno, "cannot make the socket '%s'", path);
+    return err_advise(err, CIS_SOCKET_LISTEN);
 }
 
 int socket_name_publish(struct socket_name *n, struct err *err)

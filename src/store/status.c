@@ -22,6 +22,7 @@ static const struct status_rule {
     {401, ERR_DENIED, CIS_CREDENTIALS_REJECTED, false, false, "the credentials are missing, wrong or expired"},
     {404, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND, false, false, "the object does not exist"},
     {405, ERR_UNSUPPORTED, CIS_STORE_UNSUPPORTED, false, false, "the store does not support this request"},
+    {407, ERR_DENIED, CIS_PROXY_INVALID, false, false, "the proxy wants credentials"},
     {408, ERR_TIMEOUT, CIS_STORE_TIMEOUT, true, false, "the request did not reach the store in time"},
     {409, ERR_AGAIN, CIS_OBJECT_BUSY, true, false, "another request on this object is in progress"},
     {410, ERR_NOT_FOUND, CIS_OBJECT_NOT_FOUND, false, false, "the object was deleted"},
@@ -34,15 +35,17 @@ static const struct status_rule {
     {503, ERR_AGAIN, CIS_STORE_THROTTLED, true, true, "the store asks for fewer requests"},
     {504, ERR_AGAIN, CIS_STORE_FAILED, true, false, "the store failed"},
     {507, ERR_NO_SPACE, CIS_STORE_FULL, false, false, "the store has no space left"},
+    {511, ERR_DENIED, CIS_REPLY_INVALID, false, false, "the network wants a login first"},
 };
 
 static const struct status_rule *rule_of(int status)
 {
-    static const struct status_rule other = {0, ERR_IO, CIS_STORE_FAILED, false, false, "unexpected status"};
+    static const struct status_rule rejected = {0, ERR_IO, CIS_REPLY_INVALID, false, false, "unexpected status"},
+                                    failed = {0, ERR_IO, CIS_STORE_FAILED, false, false, "unexpected status"};
     for (size_t i = 0; i < countof(rules); i++)
         if (rules[i].status == status)
             return &rules[i];
-    return &other;
+    return status < 500 ? &rejected : &failed;
 }
 
 bool call_status_slows_down(int status)

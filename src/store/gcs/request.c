@@ -96,16 +96,16 @@ static bool wants_payer(int status, struct str message)
 }
 
 /* Google's own words are JSON or plain text. */
-static struct str words_of(struct str body)
+static struct str words_of(int status, struct str body)
 {
     if (!str_starts(body, STR("<")))
         return str_sub(body, 0, 200);
-    return str_has(body, STR("<Error>")) ? STR("the endpoint is an S3 store: write s3:// for gs://") : STR_NULL;
+    return status < 500 && str_has(body, STR("<Error>")) ? STR("the endpoint is an S3 store: write s3:// for gs://") : STR_NULL;
 }
 
 void gcs_refused(struct store_call *c, int status)
 {
-    struct str code_word = STR_NULL, message = words_of(str_trim(sbuf_str(&c->got)));
+    struct str code_word = STR_NULL, message = words_of(status, str_trim(sbuf_str(&c->got)));
     auto_json j = NULL;
     if (c->got.len && c->got.ptr[0] == '{' && json_parse(sbuf_str(&c->got), "the error", &j, ERR_IGNORED) < 0)
         j = NULL;

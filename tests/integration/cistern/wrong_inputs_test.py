@@ -62,6 +62,7 @@ ROWS = [
     ("hydrate s3://bench/in/ out/.", USAGE, "'out/.'", "is not a valid directory name", "end the path with a name"),
     ("export data s3://bench/o/*", USAGE, "'s3://bench/o/*'", "has a wildcard", "choose files with --include"),
     ("mount nowhere empty", NOT_FOUND, "'nowhere'", "No such file", "mount shows an existing directory"),
+    ("mount data/file empty", USAGE, "'data/file'", "is not a directory", "name one"),
     ("mount data nowhere", NOT_FOUND, "'nowhere'", "No such file", "mkdir makes it"),
     ("mount data data", USAGE, "'HERE/data'", "inside its own mount point", "choose another mount point"),
     ("mount data data/file", USAGE, "'HERE/data/file'", "is not a directory", "name one"),
@@ -148,6 +149,7 @@ ROWS = [
     ("ls s3://bench/nothing/", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "check the URI and the filters"),
     ("hydrate s3://bench/in out", EMPTY, "'s3://bench/in'", "no object has this key", "write s3://bench/in/"),
     ("hydrate s3://bench/nothing/ out", EMPTY, "'s3://bench/nothing/'", "no object is below this prefix", "--allow-empty"),
+    ("export data s3://bench/in/ --include data/*", EMPTY, "--include 'data/*'", "matches no file", "paths below DIR"),
     ("hydrate s3://bench/in/* out", EMPTY, "'s3://bench/in/*'", "a URI has no wildcards", "s3://bench/in/ with --include '*'"),
     ("hydrate s3://bench/in/file-? out", EMPTY, "'s3://bench/in/file-?'", "a URI has no wildcards", "s3://bench/in/ with --include 'file-?'"),
     ("ls s3://bench/**/[ab].bin", EMPTY, "'s3://bench/**/[ab].bin'", "a URI has no wildcards", "s3://bench/ with --include '**/[ab].bin'"),
@@ -229,6 +231,11 @@ ROWS = [
 
 # The code of an S3 error with status 400, and words of the answer.
 WORDS = "words of the store"
+STATUSES = {  # of a server that is no store: exit code, words of the answer
+    407: (DENIED, "the proxy wants credentials", "set http_proxy, https_proxy or all_proxy to http://HOST:PORT, or unset it"),
+    418: (TRANSIENT, "unexpected status", "check that the endpoint is an object store, and check any proxy"),
+    511: (DENIED, "the network wants a login first", "check that the endpoint is an object store, and check any proxy"),
+}
 CODES = {  # code and message: status of the store, exit code, words of the answer
     ("InvalidToken", WORDS): (400, DENIED, "the store rejected the access key", "check or renew"),
     ("KMS.DisabledException", WORDS): (400, DENIED, f"400 KMS.DisabledException: {WORDS}", "grant the missing permission"),
@@ -428,6 +435,18 @@ def test_a_store_of_s3_that_is_asked_as_googles_is_named(tmp_path):
     with Answering(lambda request: (403, {"content-type": "application/xml"}, error)) as server:
         code, said, _ = run(["ls", "gs://bench/in/", "--endpoint", server.url, "--anonymous"], clean_environment(), tmp_path)
     assert code == DENIED and "the endpoint is an S3 store: write s3:// for gs://" in said and "<" not in said, said
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_of_a_server_between_is_answered_by_its_cause(tmp_path, status):
+    exit_code, *told = STATUSES[status]
+    code, said = refused(tmp_path, (status, {}, b""), "ls", "s3://bench/in/")
+    assert code == exit_code and f"s3://bench/in/: {status}: " in said and all(part in said for part in told), said
+
+
+def test_patterns_that_repeat_the_prefix_are_answered_by_what_they_are_compared_with(tmp_path):
+    code, said = refused(tmp_path, (200, {}, ERROR_DOCUMENTS["s3"][0]), "ls", "-r", "s3://bench/in/", "--include", "in/one")
+    assert code == EMPTY and "include and exclude leave out all 1; patterns match paths below the URI" in said, said
 
 
 def test_a_web_server_is_not_taken_for_a_store_without_the_key(tmp_path):
