@@ -250,6 +250,34 @@ bool claim_in_flight(const struct claim_facts *f)
     return f->prime || (f->target && f->target->has_finalizer);
 }
 
+const char *claim_event_reason(enum claim_event e)
+{
+    static const char *const reasons[] = {
+        [CLAIM_EVENT_NONE] = "None",
+        [CLAIM_EVENT_SOURCE_NOT_FOUND] = "SourceNotFound",
+        [CLAIM_EVENT_SOURCE_ELSEWHERE] = "SourceDenied",
+        [CLAIM_EVENT_IMMEDIATE] = "ImmediateBindingUnsupported",
+        [CLAIM_EVENT_FOREIGN_CLASS] = "ClassUnsupported",
+        [CLAIM_EVENT_CLASS_NOT_FOUND] = "ClassNotFound",
+        [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
+        [CLAIM_EVENT_SOURCE_SUSPENDED] = "SourceSuspended",
+        [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
+        [CLAIM_EVENT_SOURCE_DEGRADED] = "SourceDegraded",
+        [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
+        [CLAIM_EVENT_POOLS_PENDING] = "PoolsPending",
+        [CLAIM_EVENT_POD_UNSCHEDULED] = "PodNotScheduled",
+        [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
+        [CLAIM_EVENT_CLAIM_INVALID] = "ClaimInvalid",
+        [CLAIM_EVENT_POOL_NOT_FOUND] = "PoolNotFound",
+        [CLAIM_EVENT_NODE_FULL] = "NodeFull",
+        [CLAIM_EVENT_NODE_GONE] = "NodeGone",
+        [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
+        [CLAIM_EVENT_VOLUME_LOST] = "VolumeLost",
+        [CLAIM_EVENT_OTHER_VOLUME] = "PopulateAbandoned",
+    };
+    return reasons[e];
+}
+
 const char *claim_action_name(enum claim_action a)
 {
     static const char *const names[] = {

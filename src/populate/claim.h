@@ -133,6 +133,7 @@ bool claim_is_pending(const struct claim_facts *f);
 /* Is the target being populated or cleaned up? For the metric of operations in flight. */
 bool claim_in_flight(const struct claim_facts *f);
 
+const char *claim_event_reason(enum claim_event e); /* "SourceNotFound" */
 const char *claim_action_name(enum claim_action a); /* "hand over" */
 
 /* ---- reading. ERR_INVALID names the path of a wrong field; the API server's checks are not repeated. ------------- */

@@ -240,33 +240,21 @@ static int describe(const struct claim_view *v, enum claim_event event, struct e
     }
 }
 
+/* A source is often created right after its claim: no event then. */
+static bool is_awaited(struct key_state *m, enum claim_event event)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (event != CLAIM_EVENT_SOURCE_NOT_FOUND || !m)
+        return false;
+    if (!m->missing_ns)
+        m->missing_ns = now_ns;
+    return now_ns - m->missing_ns < SOURCE_WAIT_NS;
+}
+
 static void send_event(const struct claim_view *v, struct key_state *m, struct claim_step step)
 {
-    static const char *const reasons[] = {
-        [CLAIM_EVENT_NONE] = "None",
-        [CLAIM_EVENT_SOURCE_NOT_FOUND] = "SourceNotFound",
-        [CLAIM_EVENT_SOURCE_ELSEWHERE] = "SourceDenied",
-        [CLAIM_EVENT_IMMEDIATE] = "ImmediateBindingUnsupported",
-        [CLAIM_EVENT_FOREIGN_CLASS] = "ClassUnsupported",
-        [CLAIM_EVENT_CLASS_NOT_FOUND] = "ClassNotFound",
-        [CLAIM_EVENT_CLASS_INVALID] = "ClassInvalid",
-        [CLAIM_EVENT_SOURCE_SUSPENDED] = "SourceSuspended",
-        [CLAIM_EVENT_SOURCE_INVALID] = "SourceInvalid",
-        [CLAIM_EVENT_SOURCE_DEGRADED] = "SourceDegraded",
-        [CLAIM_EVENT_REFERENCE_INVALID] = "DataSourceInvalid",
-        [CLAIM_EVENT_POOLS_PENDING] = "PoolsPending",
-        [CLAIM_EVENT_POD_UNSCHEDULED] = "PodNotScheduled",
-        [CLAIM_EVENT_POOLS_FULL] = "PoolsFull",
-        [CLAIM_EVENT_CLAIM_INVALID] = "ClaimInvalid",
-        [CLAIM_EVENT_POOL_NOT_FOUND] = "PoolNotFound",
-        [CLAIM_EVENT_NODE_FULL] = "NodeFull",
-        [CLAIM_EVENT_NODE_GONE] = "NodeGone",
-        [CLAIM_EVENT_NODE_CORDONED] = "NodeCordoned",
-        [CLAIM_EVENT_VOLUME_LOST] = "VolumeLost",
-        [CLAIM_EVENT_OTHER_VOLUME] = "PopulateAbandoned",
-    };
     const struct kube_ref about = claim_ref(&v->pair.target);
-    struct populate_event told = {.warning = true, .reason = reasons[step.event]};
+    struct populate_event told = {.warning = true, .reason = claim_event_reason(step.event)};
     struct err err;
     char line[ERR_LINE_MAX];
     told.concerns = step.event == CLAIM_EVENT_POD_UNSCHEDULED ? claim_pod_names_node : NULL;
@@ -585,13 +573,14 @@ int claim_reconcile(struct populate *p, struct str uid, uint64_t *again_ns, stru
         const struct kube_ref about = claim_ref(&v.pair.target);
         if (m && v.pair.target_json)
             claim_events_finish(p, m, &about); /* a claim that waits is reconciled again soon */
-        if (step.event != CLAIM_EVENT_NONE)
+        bool is_early = is_awaited(m, step.event);
+        if (step.event != CLAIM_EVENT_NONE && !is_early)
             send_event(&v, m, step);
         else
             prime_event_send(p, m, &v.pair);
         r = carry_out(&v, step);
         bool waits = in_flight || (is_ours && v.facts.target && v.facts.target->phase == CLAIM_PENDING);
-        *again_ns = waits ? recheck_ns(m) : 0;
+        *again_ns = !waits ? 0 : is_early ? SOURCE_WAIT_NS : recheck_ns(m);
         if (!waits)
             key_state_remove(p, 'c', uid);
     }

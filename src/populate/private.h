@@ -13,6 +13,7 @@
 #include "volume_events.h"
 
 #define RECHECK_NS (10 * NS_PER_SECOND)    /* for changes that cause no event: a cordoned node, a new class */
+#define SOURCE_WAIT_NS (3 * NS_PER_SECOND) /* for a BucketSource that is created together with its claim */
 #define WRITE_EVERY_NS (5 * NS_PER_SECOND) /* of a BucketSource's status */
 
 /* Of claims: the target's uid, the source's "ns/name", the source's namespace if it is not the claim's own. */
@@ -32,6 +33,7 @@ struct key_state {
     uint64_t failed_ns[JOB_SLOTS];    /* monotonic: of the last failure */
     uint64_t ended_ns[JOB_SLOTS];     /* monotonic: when the end of the present Job was first seen; 0: it runs */
     uint64_t bytes_before[JOB_SLOTS]; /* done when the last try failed */
+    uint64_t missing_ns;              /* monotonic: when the source of a claim was first missing; 0: it was not */
     uint64_t written_ns;              /* monotonic: of the last write of a status */
     uint64_t pause_ns;                /* until the next one */
     int64_t began_ns;                 /* wall clock: start of the operation in flight; 0: none */

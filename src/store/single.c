@@ -75,7 +75,9 @@ int store_found_nothing(const struct store *s, const char *uri, uint64_t exclude
         return err_advise_text(err, CIS_KEY_NOT_FOUND, "remove the blank from the end of the URI");
     }
     if (excluded > 0)
-        err_set(err, ERR_NOT_FOUND, "'%s' selects no object: include and exclude leave out all %" PRIu64 "; patterns match paths below the URI, "
+        err_set(err, ERR_NOT_FOUND,
+                "'%s' selects no object: include and exclude leave out all %" PRIu64
+                "; patterns match paths below the URI, "
                 "in the same case",
                 uri, excluded);
     else if (!store_names_object(s))

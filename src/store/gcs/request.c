@@ -100,7 +100,8 @@ static struct str words_of(int status, struct str body)
 {
     if (!str_starts(body, STR("<")))
         return str_sub(body, 0, 200);
-    return status < 500 && str_has(body, STR("<Error>")) ? STR("the endpoint is an S3 store: write s3:// for gs://") : STR_NULL;
+    return status < 500 && str_has(body, STR("<Error>")) ? STR("the endpoint is an S3 store: write s3:// for gs://")
+                                                         : STR_NULL;
 }
 
 void gcs_refused(struct store_call *c, int status)

@@ -231,7 +231,7 @@ ROWS = [
 
 # The code of an S3 error with status 400, and words of the answer.
 WORDS = "words of the store"
-STATUSES = {  # of a server that is no store: exit code, words of the answer
+STATUSES = {  # of a server that is not a store: exit code, words of the answer
     407: (DENIED, "the proxy wants credentials", "set http_proxy, https_proxy or all_proxy to http://HOST:PORT, or unset it"),
     418: (TRANSIENT, "unexpected status", "check that the endpoint is an object store, and check any proxy"),
     511: (DENIED, "the network wants a login first", "check that the endpoint is an object store, and check any proxy"),
@@ -444,7 +444,7 @@ def test_a_status_of_a_server_between_is_answered_by_its_cause(tmp_path, status)
     assert code == exit_code and f"s3://bench/in/: {status}: " in said and all(part in said for part in told), said
 
 
-def test_patterns_that_repeat_the_prefix_are_answered_by_what_they_are_compared_with(tmp_path):
+def test_the_answer_to_patterns_that_repeat_the_prefix_names_the_base_of_patterns(tmp_path):
     code, said = refused(tmp_path, (200, {}, ERROR_DOCUMENTS["s3"][0]), "ls", "-r", "s3://bench/in/", "--include", "in/one")
     assert code == EMPTY and "include and exclude leave out all 1; patterns match paths below the URI" in said, said
 

@@ -215,6 +215,16 @@ def test_a_missing_source_of_a_claim_that_is_not_filled_gives_no_event(claims, w
     assert not [e for e in claims.events(NAMESPACE, "SourceNotFound") if e["involvedObject"]["name"] == name]
 
 
+def test_a_source_that_is_created_right_after_its_claim_gives_no_event(claims):
+    claims.make_claim(NAMESPACE, "before", "later")
+    claims.make_pod(NAMESPACE, "before", "before")
+    wait_for(lambda: " claim=before " in claims.log())
+    time.sleep(0.5)
+    applied(claims, source("later", uri="s3://bucket/data/", identity={"method": "anonymous"}))
+    wait_for(lambda: [v for v in claims.volumes() if v["spec"].get("claim") == f"{NAMESPACE}/before"])
+    assert not [e for e in claims.events(NAMESPACE, "SourceNotFound") if e["involvedObject"]["name"] == "before"]
+
+
 def on_claim_and_pod(world, name, reason):
     """Messages of an event that is on the claim and on its pod, which have the same name."""
     found = {e["involvedObject"]["kind"]: e["message"] for e in world.events(NAMESPACE, reason) if e["involvedObject"]["name"] == name}
