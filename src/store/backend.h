@@ -190,6 +190,9 @@ struct store_job *job_again(const struct store_job *j);
 bool job_is_read(const struct store_job *j);
 bool job_failure_passes(const struct store_reply *r); /* another attempt may end it */
 void job_attempt(struct store_job *j);
+
+/* The server is sent few writes a second at first: an export begins with many at once. */
+void job_pace_writes(struct store *s);
 void job_call_off(struct store_job *j);
 
 /* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */

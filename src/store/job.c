@@ -265,6 +265,17 @@ static void begin_attempt(struct store_job *j)
     loop_timer_set(j->worker->loop, &j->timer, wait_ns);
 }
 
+static void limit_attempts(struct store_pace *p, uint64_t now_ns)
+{
+    pace_apply(&p->rate, ATTEMPT_UNIT, (uint64_t)(p->pace.per_second * ATTEMPT_UNIT), now_ns);
+}
+
+void job_pace_writes(struct store *s)
+{
+    pace_start(&s->writes.pace);
+    limit_attempts(&s->writes, clock_now_ns());
+}
+
 static void note_answer(const struct store_job *j)
 {
     struct store_pace *p = pace_of(j);
@@ -273,7 +284,7 @@ static void note_answer(const struct store_job *j)
     auto_lock(&j->store->lock);
     uint64_t now_ns = clock_now_ns();
     pace_answered(&p->pace, j->sent_ns, now_ns, j->reply.slow_down);
-    pace_apply(&p->rate, ATTEMPT_UNIT, (uint64_t)(p->pace.per_second * ATTEMPT_UNIT), now_ns);
+    limit_attempts(p, now_ns);
 }
 
 /* ---- the end of an attempt --------------------------------------------------------------------------------------- */

@@ -8,6 +8,12 @@ enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, PROOF = 
 #define ROUND_MOST_NS NS_PER_SECOND
 #define PER_SECOND_LEAST 4.0
 
+/* Of pace_start(). At the end, more than stores limit. Of refusals, one share in twenty is random: three in a row are
+ * not. */
+#define START_PER_SECOND 100.0
+#define START_END 6400.0
+#define START_REFUSALS 3
+
 /* Stores allow bursts of a tenth of a second or of a second, or count by the second. */
 #define BRIEF_NS (NS_PER_SECOND / 10)
 #define LASTING_NS NS_PER_SECOND
@@ -201,6 +207,19 @@ static bool search(struct pace *p, const struct round *r, uint64_t now_ns)
     return true;
 }
 
+/* Whether a step has ended: one answer to a request of the present rate, or some refusals in a row. */
+static bool start(struct pace *p, const struct round *r)
+{
+    if (p->in_row > 0) {
+        p->is_starting = p->per_second < START_END;
+        p->per_second = p->is_starting ? 2 * p->per_second : 0;
+    } else if (p->refused >= START_REFUSALS) {
+        p->is_starting = false;
+        begin_search(p, r);
+    }
+    return p->in_row > 0 || !p->is_starting;
+}
+
 static void end_round(struct pace *p, const struct round *r)
 {
     if (p->is_held)
@@ -241,6 +260,8 @@ static void hold(struct pace *p, const struct round *r)
 /* Whether the round has ended. */
 static bool advance(struct pace *p, const struct round *r, uint64_t now_ns)
 {
+    if (p->is_starting)
+        return start(p, r);
     if (p->search.runs)
         return search(p, r, now_ns);
     if (!p->is_held && is_overrun(p))
@@ -279,6 +300,12 @@ static uint64_t latest(struct pace *p, uint64_t now_ns)
     return p->now_ns = max_u64(p->now_ns, now_ns);
 }
 
+void pace_start(struct pace *p)
+{
+    p->is_starting = true;
+    p->per_second = START_PER_SECOND;
+}
+
 void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool refused)
 {
     uint64_t now_ns = latest(p, answered_ns);
@@ -293,7 +320,7 @@ void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool 
     p->served += !refused;
     if (sent_ns < p->changed_ns)
         return;
-    if (refused && !p->is_at_refusal && !p->search.runs) {
+    if (refused && !p->is_at_refusal && !p->search.runs && !p->is_starting) {
         begin_round(p, now_ns, true);
         return;
     }

@@ -28,6 +28,7 @@ struct pace {
     double share_then; /* `share` of the round that lowered the limit, to compare the next with; 0: none did */
     unsigned rounds;   /* for which `allowed` holds */
     unsigned in_vain;  /* how often in a row a lower limit has not helped */
+    bool is_starting;  /* as pace_start() says */
     struct pace_search search;
     double brief, lasting; /* GETs served a second: exponential means over BRIEF_NS and LASTING_NS */
     uint64_t now_ns, first_ns, served_ns;
@@ -43,6 +44,10 @@ struct pace {
     unsigned refused;
     unsigned in_row; /* served since the last refusal */
 };
+
+/* Begins with few requests a second, and doubles them with each answer until one is refused: for a caller that has many
+ * requests at once. */
+void pace_start(struct pace *p);
 
 /* A GET sent at `sent_ns` was answered: its first byte came, or it was refused. */
 void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t now_ns, bool refused);

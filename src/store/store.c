@@ -71,6 +71,8 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
         r = check_ca_file(s->ca_file, err);
     if (r < 0)
         return r;
+    if (s->endpoint)
+        job_pace_writes(s);
     *ret = take(&s);
     return 0;
 }
