@@ -252,6 +252,13 @@ static void fire_attempt(struct timer *t)
     begin_attempt(container_of(t, struct store_job, timer));
 }
 
+/* While the store serves nothing, its rate delays the attempts: they may not wait longer than without it. */
+static bool is_over_time(struct store_job *j)
+{
+    return j->reply.slow_down && pace_of(j) && atomic_load(&j->store->success_ns) < j->began_ns &&
+           j->waited_ns > store_patience_ns(j->store, &j->reply);
+}
+
 static void begin_attempt(struct store_job *j)
 {
     struct store_pace *p = pace_of(j);
@@ -261,6 +268,10 @@ static void begin_attempt(struct store_job *j)
         return;
     }
     j->waited_ns += wait_ns;
+    if (is_over_time(j)) {
+        answer(j);
+        return;
+    }
     j->timer.fire = fire_attempt;
     loop_timer_set(j->worker->loop, &j->timer, wait_ns);
 }
@@ -301,13 +312,6 @@ static void give_up(struct store_job *j)
 bool job_is_read(const struct store_job *j)
 {
     return j->op <= JOB_LIST;
-}
-
-/* While the store serves nothing, its rate delays the attempts: they may not wait longer than without it. */
-static bool is_over_time(struct store_job *j)
-{
-    return j->reply.slow_down && pace_of(j) && atomic_load(&j->store->success_ns) < j->began_ns &&
-           j->waited_ns > store_patience_ns(j->store, &j->reply);
 }
 
 /* True: another attempt follows. */

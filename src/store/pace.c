@@ -6,7 +6,9 @@
 enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, PROOF = 8 };
 #define ROUND_LEAST_NS (20 * NS_PER_MS)
 #define ROUND_MOST_NS NS_PER_SECOND
-#define PER_SECOND_LEAST 4.0
+
+/* Several clients may share a low limit. */
+#define PER_SECOND_LEAST 1.0
 
 /* Of pace_start(). At the end, more than stores limit. Of refusals, one share in twenty is random: three in a row are
  * not. */
@@ -32,9 +34,14 @@ static const double growth_first = 1.0 / 64, growth_most = 1, growth_unknown = 1
 /* Above, sending less is right whatever the cause. */
 static const double alike_most = 0.75, allowed_most = 0.6;
 
+/* Clients that share a limit lower their rates one after the other: so many rounds in which that did not help prove
+ * nothing. */
+enum { IN_VAIN_MOST = 3 };
+
 /* In a search. FLIGHT: GETs of the first rate that are under way at once. DOWN: divides the rate after DOWN_ANSWERS
- * refusals. */
-enum { FLIGHT = 8, DOWN = 4, DOWN_ANSWERS = 2, KNOWN_ANSWERS = 2 };
+ * refusals. LATELY: divides the rate that was served lately, for the least rate: a store that counts by the second must
+ * soon be seen to serve again. */
+enum { FLIGHT = 8, DOWN = 4, DOWN_ANSWERS = 2, LATELY = 32, KNOWN_ANSWERS = 2 };
 static const double up = 1.5, up_warned = 1.25;
 
 /* A measurement over one round. */
@@ -94,20 +101,20 @@ static void lift(struct pace *p, double share)
     p->in_vain = 0;
 }
 
-/* The first round after the limit was lowered. Refusals that stay as frequent do not depend on our rate. Where many
- * were refused, the limit may have been lowered too little; where that rate has mattered before, one such round may be
- * chance. That nearly none are refused proves the limit if many would have been. */
+/* The first round after the limit was lowered. Refusals that stay as frequent do not depend on our rate. That nearly
+ * none are refused proves the limit if many would have been. */
 static void judge(struct pace *p, double share)
 {
     double then = p->share_then;
     bool would_be_many = then > 1.0 / 4 || (p->refused == 0 && then * p->asked >= PROOF);
-    bool is_alike = share >= then / 2 && share <= then * 1.5 && share < alike_most;
-    bool mattered = p->rounds > 0 && p->allowed == allowed_at_limit, are_many = then > 1.0 / 8;
-    p->in_vain = is_alike ? p->in_vain + 1 : 0;
-    if (share < then / 4 && ((mattered && 2 * then * p->asked >= PROOF) || would_be_many))
+    bool mattered = p->rounds > 0 && p->allowed == allowed_at_limit;
+    bool are_enough = mattered && 2 * then * p->asked >= PROOF;
+    if (share < then / 4 && (are_enough || would_be_many)) {
         allow(p, allowed_at_limit);
-    else if (p->in_vain > (unsigned)mattered + are_many)
+        p->in_vain = 0;
+    } else if (share >= then / 2 && share < alike_most && ++p->in_vain > IN_VAIN_MOST) {
         lift(p, share);
+    }
     p->share_then = 0;
 }
 
@@ -157,7 +164,8 @@ static void step_down(struct pace *p)
     if (p->search.known == 0)
         p->search.known = known_rate(p);
     p->search.is_near = false;
-    p->per_second = fmax(p->per_second / DOWN, PER_SECOND_LEAST);
+    double lately = p->lasting * exp(-(double)(p->now_ns - p->served_ns) / (double)LASTING_NS);
+    p->per_second = fmax(p->per_second / DOWN, fmax(lately / LATELY, PER_SECOND_LEAST));
 }
 
 /* The limit is known. */

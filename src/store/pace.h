@@ -27,7 +27,7 @@ struct pace {
     double allowed;    /* the share of refusals that changes nothing */
     double share_then; /* `share` of the round that lowered the limit, to compare the next with; 0: none did */
     unsigned rounds;   /* for which `allowed` holds */
-    unsigned in_vain;  /* how often in a row a lower limit has not helped */
+    unsigned in_vain;  /* how often a lower limit has not helped since one did */
     bool is_starting;  /* as pace_start() says */
     struct pace_search search;
     double brief, lasting; /* GETs served a second: exponential means over BRIEF_NS and LASTING_NS */

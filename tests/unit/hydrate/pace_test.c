@@ -27,6 +27,7 @@ struct get {
 
 struct outcome {
     double seconds;
+    double most_seconds; /* until all but one in a hundred were done: the others may wait for their backoff */
     unsigned refused;
     unsigned worst; /* attempts */
 };
@@ -164,6 +165,8 @@ static struct outcome simulate(const struct sim *s)
         now_us += STEP_US;
         tokens = refilled(s, tokens, now_us);
         answer_due(now_us, &done, &o);
+        if (o.most_seconds == 0 && done >= objects - objects / 100)
+            o.most_seconds = (double)now_us / 1e6 - 1;
         while (sent_count < atomic_load(&run->window.size) && rate_wait_ns(&run->window.starts, now_us * 1000) == 0 &&
                next_get(now_us, &left, &g))
             send_get(s, &g, now_us, &tokens);
@@ -222,8 +225,9 @@ static void random_refusals_of_a_fifth_do_not_lower_the_rate_without_end(void **
         setup(state);
         dice += 1000003 * (i / 2);
         struct outcome o = simulate(&(struct sim){.share = share, .helps = SENT_MAX});
-        print_message("%.0f %% refused: %.1f s\n", share * 100, o.seconds);
-        assert_true(o.seconds < 15);
+        print_message("%.0f %% refused: %.1f s, most after %.1f s, %u attempts\n", share * 100, o.seconds,
+                      o.most_seconds, o.worst);
+        assert_true(o.most_seconds < 8);
         teardown(state);
     }
 }
