@@ -73,7 +73,9 @@ static const struct web_error_row other = {CURLE_OK, ERR_IO, CIS_CONNECTION_LOST
 
 static bool is_unresolved(const struct web_failure *f)
 {
-    return f->detail && str_starts(str_of(f->detail), STR(WEB_UNRESOLVED));
+    struct str detail = f->detail ? str_of(f->detail) : STR_NULL;
+    return str_starts(detail, STR(WEB_UNRESOLVED)) ||
+           (f->code == CURLE_OPERATION_TIMEDOUT && str_starts(detail, STR("Could not resolve host")));
 }
 
 static const struct web_error_row *row_of(const struct web_failure *f)
