@@ -250,14 +250,14 @@ def wait_for(condition, seconds=60):
         time.sleep(0.02)
 
 
-def ask_until_ready(driver, volume, seconds=60):
-    """NodePublishVolume, repeated while the volume is filled; the target."""
+def ask_until_ready(driver, volume, pod="pod", seconds=60):
+    """NodePublishVolume, repeated as the kubelet does; the target."""
     end = time.monotonic() + seconds
-    driver.target(volume).parent.mkdir(parents=True, exist_ok=True)
+    driver.target(volume, pod).parent.mkdir(parents=True, exist_ok=True)
     while True:
         try:
-            driver.client.call("NodePublishVolume", timeout=10, **driver.publish_fields(volume))
-            return driver.target(volume)
+            driver.client.call("NodePublishVolume", timeout=10, **driver.publish_fields(volume, pod))
+            return driver.target(volume, pod)
         except grpc.RpcError as e:
             assert e.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED), e
             assert time.monotonic() < end, e.details()

@@ -63,6 +63,7 @@ def test_volume_of_a_full_pool_is_unmounted_and_deleted(disk, access):
         assert not os.path.ismount(driver.staging(volume))
         driver.delete(volume)
         os.unlink(disk.path / "others/large")
+        wait_for(lambda: os.statvfs(disk.path).f_bavail * os.statvfs(disk.path).f_frsize > 64 * MIB)  # XFS frees it later
         again = driver.client.create("w", size=32 * MIB, access=access).volume_id
         driver.stage(again)
         (driver.publish(again) / "file").write_text("words")

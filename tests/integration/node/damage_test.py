@@ -21,6 +21,13 @@ def damage(path, how):
         path.unlink()
 
 
+def replace(path, text):
+    """At once: the driver writes a record again that it finds empty."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
+
+
 def write_a_checkpoint(agent, orders, folder, name="pvc-1"):
     volume_id = orders.make(name, source=exporting(folder), **blank())
     agent.stage(volume_id)
@@ -80,21 +87,20 @@ def test_a_pod_finds_its_volume_again_although_volume_json_was_damaged_and_leave
 
 def test_a_record_of_a_newer_version_is_reported_and_kept_and_usable_later(agent, orders):
     path = agent.folder_of(orders.make("pvc-1", **blank())) / "volume.json"
-    record = path.read_bytes()
-    newer = json.dumps(json.loads(record) | {"version": 1000}).encode()
-    path.write_bytes(newer)
+    record = path.read_text()
+    newer = json.dumps(json.loads(record) | {"version": 1000})
+    replace(path, newer)
     orders.touch("pvc-1")
     assert "CIS2004" in orders.wait("pvc-1", "Healthy", "False", "Unreadable")["message"]
-    assert path.read_bytes() == newer
-    path.write_bytes(record)
+    assert path.read_text() == newer
+    replace(path, record)
     orders.touch("pvc-1")
     orders.wait("pvc-1", "Healthy", "True")
 
 
 def test_an_unrestorable_volume_stays_until_it_is_discarded_explicitly(agent, orders, folder):
     volume_id, path = write_a_checkpoint(agent, orders, folder)
-    newer = json.dumps(json.loads((path / "volume.json").read_text()) | {"version": 1000})
-    (path / "volume.json").write_text(newer)
+    replace(path / "volume.json", json.dumps(json.loads((path / "volume.json").read_text()) | {"version": 1000}))
     orders.release("pvc-1")
     orders.wait("pvc-1", "Healthy", "False", "Unreadable")
     hold_true(path.exists, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.csi.driver import Mode, capability, command_line, wait_for
+from integration.csi.driver import Mode, ask_until_ready, capability, command_line, wait_for
 
 from paths import BUILD
 
@@ -95,7 +95,7 @@ def test_a_mount_that_the_keeper_gave_up_is_reported_and_restored_with_the_pod(a
     agent.start_keeper()
     assert older.wait(60) == 0
     agent.unpublish(volume_id)
-    assert (agent.publish(volume_id, pod="second") / "kept").read_text() == "kept"
+    assert (ask_until_ready(agent, volume_id, "second") / "kept").read_text() == "kept"
     orders.wait("pvc-given-up", "Mounted", "True", "Published")
     agent.unpublish(volume_id, "second")
     agent.unstage(volume_id)
