@@ -41,7 +41,7 @@ enum { IN_VAIN_MOST = 3 };
 /* In a search. FLIGHT: GETs of the first rate that are under way at once. DOWN: divides the rate after DOWN_ANSWERS
  * refusals. LATELY: divides the rate that was served lately, for the least rate: a store that counts by the second must
  * soon be seen to serve again. */
-enum { FLIGHT = 8, DOWN = 4, DOWN_ANSWERS = 2, LATELY = 32, KNOWN_ANSWERS = 2 };
+enum { FLIGHT = 8, DOWN = 4, DOWN_ANSWERS = 2, LATELY = 16, KNOWN_ANSWERS = 2 };
 static const double up = 1.5, up_warned = 1.25;
 
 /* A measurement over one round. */
