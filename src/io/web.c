@@ -352,7 +352,7 @@ int web_new(struct loop *l, const struct web_options *o, struct web **ret, struc
     w->options = *o;
     w->options.connections_max = o->connections_max ? o->connections_max : CONNECTIONS_DEFAULT;
     w->options.connect_timeout_ns = o->connect_timeout_ns ? o->connect_timeout_ns : 10 * NS_PER_SECOND;
-    w->options.stall_timeout_ns = o->stall_timeout_ns ? o->stall_timeout_ns : 30 * NS_PER_SECOND;
+    w->options.stall_timeout_ns = o->stall_timeout_ns ? o->stall_timeout_ns : WEB_STALL_NS;
     w->ca_file = o->ca_file ? str_dup(str_of(o->ca_file)) : NULL;
     w->ca = str_dup(o->ca);
     w->certificate = str_dup(o->certificate);

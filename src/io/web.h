@@ -15,6 +15,8 @@
 struct web;
 struct web_job;
 
+#define WEB_STALL_NS (30 * NS_PER_SECOND)
+
 struct web_options {
     const char *ca_file;         /* NULL: the system's */
     struct str ca;               /* PEM text instead of the file; empty: none. These three are copied */
@@ -22,7 +24,7 @@ struct web_options {
     bool any_server;             /* its certificate is not checked */
     unsigned connections_max;    /* kept open, for this loop; 0: 64 */
     uint64_t connect_timeout_ns; /* 0: 10 s */
-    uint64_t stall_timeout_ns;   /* ERR_TIMEOUT after this time without a byte; 0: 30 s */
+    uint64_t stall_timeout_ns;   /* ERR_TIMEOUT after this time without a byte; 0: WEB_STALL_NS */
     const struct guard *guard; /* borrowed: the addresses to which connections are allowed, a proxy's too; NULL: all */
 };
 

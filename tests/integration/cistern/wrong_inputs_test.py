@@ -346,6 +346,14 @@ def test_a_timeout_includes_the_wait_for_a_silent_store(ports, tmp_path, command
     assert time.monotonic() - began < 15  # 30 s and more without --timeout
 
 
+def test_a_long_timeout_does_not_make_one_silent_request_longer(ports, tmp_path):
+    began = time.monotonic()
+    words = ["ls", "s3://bench/in/", "--timeout", "10m", "--retries", "1", "--endpoint", f"http://127.0.0.1:{ports['HOLE']}"]
+    status, said, _ = run(words, of_keys(ports, tmp_path), tmp_path)
+    assert status == TRANSIENT and "did not answer in time" in said, said
+    assert time.monotonic() - began < 60
+
+
 # In a network of its own: the only name server keeps its socket open, and never answers.
 SILENT_NAME_SERVICE = """ip link set lo up
     mount --bind resolv.conf /etc/resolv.conf
