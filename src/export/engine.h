@@ -189,7 +189,7 @@ struct export_run {
     uint64_t memory_bytes;   /* its size */
     struct rate rate;
     struct run_store store;
-    uint64_t settle_ns, deadline_ns;
+    uint64_t settle_ns, began_ns;
     struct run_transfers transfers;
     size_t next_file;
     struct list active; /* of struct upload, oldest first */

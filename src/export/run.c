@@ -148,8 +148,9 @@ static void start(struct mail *m)
         /* Without SIGIO a writer waits until the part is sent: slower, not wrong. */
         r->leases.events = 0;
     }
-    if (r->o.policy->deadline_ns > 0)
-        loop_timer_set(r->home, &r->deadline, r->o.policy->deadline_ns);
+    uint64_t deadline_ns = r->o.policy->deadline_ns, elapsed_ns = clock_now_ns() - r->began_ns;
+    if (deadline_ns > 0)
+        loop_timer_set(r->home, &r->deadline, deadline_ns - min_u64(elapsed_ns, deadline_ns));
     for (size_t i = 0; i < logbook_upload_count(r->logbook); i++)
         if (!is_wanted(r, str_of(logbook_upload_at(r->logbook, i)->path)))
             run_add_chore(r, logbook_upload_at(r->logbook, i));
@@ -193,6 +194,7 @@ static struct export_run *new_run(const struct run_options *o)
 {
     struct export_run *r = xcalloc(1, sizeof *r);
     r->o = *o;
+    r->began_ns = clock_now_ns();
     (void)!fstat(o->export_dir, &r->records); /* if it fails, nothing is left out of the plan */
     r->home = o->workers[0].loop;
     r->store.digest_kind = store_caps(o->store)->upload_digest;

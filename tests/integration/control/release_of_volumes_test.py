@@ -359,19 +359,20 @@ def test_expired_lease_keeps_a_node_for_the_grace_period_only(cluster, nodes, co
     remove(cluster, lease)
 
 
-def test_a_node_that_is_drained_says_which_data_it_waits_for(cluster, nodes, controllers):
+@pytest.mark.parametrize("reason", ["ExportDue", "ExportStalled"])
+def test_a_node_that_is_drained_says_which_data_it_waits_for(cluster, nodes, controllers, reason):
     node, controller = nodes(), controllers()
     name, volume_id = made(controller, cluster)
     node.apply(order(cluster, name), phase="Exporting", export={"pendingObjects": 3, "pendingBytes": 2048},
                conditions=[condition("Provisioned", "True", "Provisioned"),
-                           condition("Exported", "False", "ExportDue", "due")])
+                           condition("Exported", "False", reason, "due")])
 
     def told():
-        return [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ExportBlocksDrain"]
+        return [e for e in cluster.get("/api/v1/events")["items"] if e["reason"] == "ExportBlocksDrain" and volume_id in e["message"]]
     time.sleep(1)
     assert told() == []
     cluster.patch("/api/v1/nodes/node-a", {"spec": {"unschedulable": True}})
     event = eventually(told)[0]
     assert event["involvedObject"]["kind"] == "Node" and event["involvedObject"]["name"] == "node-a"
-    assert volume_id in event["message"] and "2.00 KiB" in event["message"]
+    assert "2.00 KiB" in event["message"]
 
