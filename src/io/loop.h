@@ -57,8 +57,8 @@ DEFINE_AUTO(loop, struct loop, loop_free)
 /* Any thread. */
 void loop_post(struct loop *l, struct mail *m);
 
-/* Any thread. Is a loop of this process stuck: has it not ended its turn, or has not woken, for `limit_ns` since an
- * earlier call? ret_name: its thread's. */
+/* Any thread. Has one of the loops of this process not begun a turn within `limit_ns` of an earlier call? ret_name: its
+ * thread's. */
 bool loop_find_stuck(uint64_t limit_ns, char ret_name[LOOP_NAME_MAX]);
 
 /* Is the caller on this loop's thread? For assertions. True on any thread while the loop does not run. */

@@ -13,6 +13,6 @@ must_check int probe_serve(const char *verb, const char *dir, struct err *err);
 /* From main, again and again: after the first call, main is stuck if the next one is late. */
 void probe_beat(void);
 
-/* ERR_TIMEOUT: the process has not answered for 8 s, or one of its threads is stuck. ERR_NOT_FOUND: none of this user
- * listens. */
+/* ERR_TIMEOUT: the process has not answered for 8 s, or one of its loops or main is stuck. ERR_NOT_FOUND: none of this
+ * user listens. */
 must_check int probe_ask(const char *verb, const char *dir, struct err *err);

@@ -224,9 +224,8 @@ int mount_find(const char *path, struct mount *ret, bool *ret_found, struct err 
     while (top + 1 < count && is_covered(all, count, &all[top]))
         top++;
     *ret_found = count > 0;
-    if (count > 0) {
+    if (count > 0)
         *ret = take(&all[top]);
-    }
     mount_list_free(all, count);
     return 0;
 }

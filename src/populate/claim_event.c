@@ -2,6 +2,7 @@
 /* Sends events about a claim to the claim and to the pods that wait for it: people look at the pod first. */
 #include "private.h"
 #include "util/clock.h"
+#include <assert.h>
 
 #define NO_POD_NS (2 * NS_PER_SECOND) /* a pod is often created right after its claim; doubled up to RECHECK_NS */
 /* Lists of waiting pods, a second and in a burst. Claims with a mistake, of one namespace or of many, leave the other
@@ -156,6 +157,7 @@ static bool send(struct populate *p, struct key_state *m, const struct kube_ref 
 
 bool claim_event_send_if_found(struct populate *p, const struct kube_ref *claim, const struct populate_event *what)
 {
+    assert(what->concerns);
     return send(p, NULL, claim, what);
 }
 

@@ -96,7 +96,8 @@ void populate_enqueue(struct populate *p, char kind, struct str name)
     char key[KEY_BYTES_MAX];
     make_key(kind, name, key);
     if (!kube_queue_add(p->queue, str_of(key)) && name.len)
-        log_event(LOG_WARN, "the work queue is full: this key waits for the next resync", "key", key, NULL);
+        log_event(LOG_WARN, "the work queue is full: this key waits for the next change of its object", "key", key,
+                  NULL);
 }
 
 int populate_enqueue_volume(void *p, struct str name, const json *)

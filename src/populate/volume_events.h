@@ -15,7 +15,8 @@ struct populate_event {
     char text[VOLUME_EVENT_TEXT_MAX];
 };
 
-/* Which events of a volume were sent. Zeroed at first: events of the time before are not repeated. */
+/* Which events of a volume were sent. Zeroed at first: events of the time before are not repeated, but for
+ * those of a state that lasts. */
 struct populate_event_state {
     bool seen, listing, started, finished, deletion;
     int64_t progress_ns;

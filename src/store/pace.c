@@ -10,8 +10,8 @@ enum { ROUND_ANSWERS = 32, ROUND_ANSWERS_LEAST = 8, FORGET_ROUNDS = 64, PROOF = 
 /* Several clients may share a low limit. */
 #define PER_SECOND_LEAST 1.0
 
-/* Of pace_start(). At the end, more than stores limit. Of refusals, one share in twenty is random: three in a row are
- * not. */
+/* Of pace_start(). START_END: more than any store limits. A store may refuse one request in twenty at random: three in
+ * a row are not chance. */
 #define START_PER_SECOND 100.0
 #define START_END 6400.0
 #define START_REFUSALS 3

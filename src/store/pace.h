@@ -45,8 +45,8 @@ struct pace {
     unsigned in_row; /* served since the last refusal */
 };
 
-/* Begins with few requests a second, and doubles them with each answer until one is refused: for a caller that has many
- * requests at once. */
+/* Begins with few requests a second, for a caller that has many requests at once. The first answer to a request of the
+ * present rate doubles it, until three requests in a row are refused, or no limit is needed. */
 void pace_start(struct pace *p);
 
 /* A GET sent at `sent_ns` was answered: its first byte came, or it was refused. */

@@ -38,6 +38,8 @@ static void claim_with_unknown_annotation_is_refused_with_the_nearest(void **sta
     (void)state;
     assert_refused("{\"metadata\": {\"annotations\": {\"cistern.io/on-dataloss\": \"fail\"}}}", 5209,
                    "the nearest known one is 'cistern.io/on-data-loss'");
+    assert_refused("{\"metadata\": {\"annotations\": {\"cistern.io/\": \"\"}}}", 5209,
+                   "unknown annotation 'cistern.io/'");
     struct err err;
     assert_int_equal(check("{\"metadata\": {\"annotations\": {\"cistern.io/team\": \"\"}}}", &err), -ERR_INVALID);
     assert_string_equal(err.text, "unknown annotation 'cistern.io/team'");

@@ -227,7 +227,7 @@ static void random_refusals_of_a_fifth_do_not_lower_the_rate_without_end(void **
         struct outcome o = simulate(&(struct sim){.share = share, .helps = SENT_MAX});
         print_message("%.0f %% refused: %.1f s, most after %.1f s, %u attempts\n", share * 100, o.seconds,
                       o.most_seconds, o.worst);
-        assert_true(o.most_seconds < 8);
+        assert_true(o.most_seconds < 8 && o.seconds < 60); /* a few wait for their backoff */
         teardown(state);
     }
 }
