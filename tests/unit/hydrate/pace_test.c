@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "limited_store.h"
 #include "unit.h"
 
 #include "private.h"
@@ -35,7 +36,6 @@ struct outcome {
 static struct hydrate *run;
 static struct get sent[SENT_MAX], waiting[OBJECTS_MAX];
 static size_t sent_count, waiting_count;
-static uint64_t dice = 88172645463325252;
 
 static int setup(void **state)
 {
@@ -51,7 +51,7 @@ static int setup(void **state)
     atomic_store(&run->lanes[0].quickest_ns, LATENCY_US * UINT64_C(1000));
     atomic_store(&run->window.size, WINDOW_START);
     sent_count = waiting_count = 0;
-    dice = 88172645463325252;
+    dice = DICE_FIRST;
     return loop_new("driver", &run->driver.loop, &err);
 }
 
@@ -63,23 +63,6 @@ static int teardown(void **state)
     pthread_mutex_destroy(&run->window.lock);
     free(run);
     return 0;
-}
-
-static double drawn(void)
-{
-    dice ^= dice << 13;
-    dice ^= dice >> 7;
-    dice ^= dice << 17;
-    return (double)(dice % 1000000) / 1e6;
-}
-
-static bool store_refuses(const struct sim *s, double *tokens)
-{
-    if (s->per_second == 0)
-        return drawn() < s->share;
-    bool is_served = *tokens >= 1;
-    *tokens -= is_served;
-    return !is_served;
 }
 
 /* As a job does: by powers of two, and no longer than the first wait while most are served. */
@@ -143,7 +126,7 @@ static bool next_get(uint64_t now_us, unsigned *left, struct get *ret)
 static void send_get(const struct sim *s, const struct get *g, uint64_t now_us, double *tokens)
 {
     uint64_t latency_us = (uint64_t)((double)(s->latency_us ? s->latency_us : LATENCY_US) * (0.9 + 0.3 * drawn()));
-    bool refused = store_refuses(s, tokens);
+    bool refused = store_refuses(s->per_second, s->share, tokens);
     rate_reserve(&run->window.starts, STARTS_UNIT, now_us * 1000);
     sent[sent_count++] = (struct get){.sent_us = now_us,
                                       .due_us = now_us + latency_us,
@@ -331,7 +314,7 @@ static void a_limit_that_is_lifted_is_left_behind_although_some_are_refused(void
         struct pace p = {0};
         double tokens = 2;
         uint64_t now = NS_PER_SECOND;
-        dice = 88172645463325252 + 1000003 * seed;
+        dice = DICE_FIRST + 1000003 * seed;
         while (now < 150 * NS_PER_SECOND) {
             uint64_t step = p.per_second > 0 ? max_u64((uint64_t)(1e9 / p.per_second), NS_PER_MS) : NS_PER_MS;
             now += step;

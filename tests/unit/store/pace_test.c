@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "limited_store.h"
 #include "unit.h"
 
 #include "store/pace.h"
@@ -35,24 +36,6 @@ struct outcome {
 };
 
 static struct client clients[CLIENTS_MAX];
-static uint64_t dice;
-
-static double drawn(void)
-{
-    dice ^= dice << 13;
-    dice ^= dice >> 7;
-    dice ^= dice << 17;
-    return (double)(dice % 1000000) / 1e6;
-}
-
-static bool store_refuses(const struct sim *s, double *tokens)
-{
-    if (s->per_second == 0)
-        return drawn() < s->share;
-    bool is_served = *tokens >= 1;
-    *tokens -= is_served;
-    return !is_served;
-}
 
 static void answer(struct client *c, struct request *r, uint64_t now_us, struct outcome *o)
 {
@@ -78,7 +61,7 @@ static void step(const struct sim *s, struct client *c, uint64_t now_us, double 
                                   .due_us = now_us + (uint64_t)(LATENCY_US * (0.9 + 0.3 * drawn())),
                                   .attempt = r->attempt + 1,
                                   .is_sent = true,
-                                  .refused = store_refuses(s, tokens)};
+                                  .refused = store_refuses(s->per_second, s->share, tokens)};
     }
 }
 
@@ -87,7 +70,7 @@ static struct outcome simulate(const struct sim *s, unsigned seed)
     struct outcome o = {0};
     double bucket = s->per_second / 10, tokens = bucket;
     memset(clients, 0, sizeof clients);
-    dice = 88172645463325252 + 1000003 * seed;
+    dice = DICE_FIRST + 1000003 * seed;
     for (size_t i = 0; i < s->clients; i++) {
         clients[i].rate.slack_ns = 5 * NS_PER_MS;
         if (s->starts)
