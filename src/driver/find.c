@@ -57,10 +57,8 @@ int driver_record_unmounted(const struct volume *v, const struct record *r, stru
 
 static bool is_given_up(struct driver *d, const char *uuid)
 {
-    struct str rest = str_of(d->given_up), item;
-    while (str_split(&rest, ',', &item))
-        if (str_eq(item, str_of(uuid)))
-            return true;
+    if (str_is_in(str_of(uuid), str_of(d->given_up), ','))
+        return true;
     for (size_t i = 0; i < d->space_count; i++)
         if (space_replaces(d->spaces[i], uuid, true))
             return true;
