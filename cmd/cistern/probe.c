@@ -6,10 +6,8 @@
 
 static const char usage[] =
     "Usage: cistern probe VERB DIR\n\n"
-    "Asks the `cistern hydrate` or `cistern export` that runs for the volume in DIR for an "
-    "answer. Exits with 0 if it\n"
-    "answers within 8 s, and neither its event loops nor its main thread has been stuck for ten "
-    "minutes.\n\n";
+    "Asks the `cistern hydrate` or `cistern export` that runs for the volume in DIR for an answer. Exits with 0 if it\n"
+    "answers within 8 s, and neither its event loops nor its main thread has been stuck for ten minutes.\n\n";
 
 int verb_probe(int argc, char **argv)
 {

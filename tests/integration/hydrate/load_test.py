@@ -20,7 +20,7 @@ FAULTS = ("op=get,percent=1,do=status:503", "op=get,percent=1,do=reset:700", "op
 
 
 def blocks(pid, number):
-    """Before, a signal ends the process without a word."""
+    """Whether the process blocks the signal. Before it does, the signal kills it."""
     with open(f"/proc/{pid}/status") as status:
         mask = next(line.split()[1] for line in status if line.startswith("SigBlk"))
     return int(mask, 16) >> (number - 1) & 1
