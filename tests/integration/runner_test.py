@@ -19,7 +19,7 @@ echo '[  PASSED  ] 5 test(s).' >"$2"
 PYTEST = """#!/bin/sh
 # python -m pytest --junit-xml=FILE ...: tests 1 to $FLAKY fail at first; another script is run as it is.
 [ "$1" = -m ] || exec {python} "$@"
-echo "$*" >>{folder}/calls
+echo "$$ $*" >>{folder}/calls
 file=${{3#--junit-xml=}}
 case $* in *--last-failed*) failures=0 inner= ;; *) failures=$FLAKY inner='<failure/>' ;; esac
 {{
@@ -44,18 +44,23 @@ exit 1
 """
 
 
-def run_stages(tmp_path, flaky, *stages):
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def run_stages(tmp_path, flaky, *stages, inside=()):
     (tmp_path / "tests").mkdir(exist_ok=True)
     for name in ("run", "junit_counts.py"):
         shutil.copy(TOP / "tests" / name, tmp_path / "tests" / name)
     (tmp_path / "cache/python/bin").mkdir(parents=True)
-    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin").mkdir(exist_ok=True)
     programs = {"bin/cmake": "#!/bin/sh\n", "bin/ctest": CTEST,
                 "cache/python/bin/python": PYTEST.format(python=sys.executable, folder=tmp_path)}
     for path, text in programs.items():
-        (tmp_path / path).write_text(text)
-        (tmp_path / path).chmod(0o755)
-    return subprocess.run([tmp_path / "tests/run", *stages], capture_output=True, text=True, timeout=60, check=False,
+        write_program(tmp_path / path, text)
+    return subprocess.run([*inside, tmp_path / "tests/run", *stages], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CISTERN_CACHE": f"{tmp_path}/cache",
                                "FLAKY": str(flaky)})
 
@@ -85,12 +90,25 @@ def test_stages_that_run_beside_each_other_do_not_share_what_failed_last(tmp_pat
 
 
 def test_a_stage_that_runs_beside_others_and_is_killed_fails_the_run(tmp_path):
-    (tmp_path / "tests/lint").mkdir(parents=True)
-    (tmp_path / "tests/lint/run").write_text("#!/bin/sh\nkill -9 $PPID\n")
-    (tmp_path / "tests/lint/run").chmod(0o755)
+    write_program(tmp_path / "tests/lint/run", "#!/bin/sh\nkill -9 $PPID\n")
     done = run_stages(tmp_path, 0, "lint", "disks")
     assert done.returncode == 1 and "FAILED lint: ended early" in done.stdout, done.stdout
     assert done.stdout.splitlines()[-1] == "5 passed, 1 failed"
+
+
+def test_a_process_id_that_is_used_again_fails_no_stage(tmp_path):
+    """The shell then cannot say how the child ended that had the ID before. Here pytest gets the ID of the stage beside it."""
+    write_program(tmp_path / "tests/lint/run", f"#!/bin/sh\necho $PPID >{tmp_path}/lane\necho 'lint: 7 passed, 0 failed'\n")
+    write_program(tmp_path / "bin/rm", f"""#!/bin/sh
+        /bin/rm "$@"
+        until [ -s {tmp_path}/lane ]; do sleep 0.01; done
+        read lane <{tmp_path}/lane
+        while [ -e /proc/$lane ]; do sleep 0.01; done
+        echo $((lane - 1)) >/proc/sys/kernel/ns_last_pid
+    """)
+    done = run_stages(tmp_path, 1, "lint", "integration", inside=("unshare", "--pid", "--fork", "--mount-proc"))
+    assert (tmp_path / "calls").read_text().split()[0] == (tmp_path / "lane").read_text().strip()
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "8 passed, 0 failed", done.stdout + done.stderr
 
 
 def test_the_file_that_took_longest_in_the_last_run_is_first(tmp_path):
@@ -116,8 +134,7 @@ def test_packages_of_two_suites_at_once_install_debootstrap_once(tmp_path):
             if program not in ("apt-get", "debootstrap") and not (tmp_path / "bin" / program).is_symlink():
                 (tmp_path / "bin" / program).symlink_to(f"{folder}/{program}")
     for name, text in (("apt-get", APT), ("debootstrap.installed", DEBOOTSTRAP)):
-        (tmp_path / "bin" / name).write_text(text.format(folder=tmp_path))
-        (tmp_path / "bin" / name).chmod(0o755)
+        write_program(tmp_path / "bin" / name, text.format(folder=tmp_path))
     environment = {**os.environ, "PATH": f"{tmp_path}/bin", "CISTERN_CACHE": f"{tmp_path}/cache"}
     both = [subprocess.Popen([TOP / "tests/package/run", suite], stderr=subprocess.PIPE, text=True, env=environment)
             for suite in ("bookworm", "trixie")]
