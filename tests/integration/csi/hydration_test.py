@@ -42,6 +42,7 @@ def begin(driver, folder, size, bandwidth):
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source), bandwidth=bandwidth).volume_id
     wait_for(lambda: hydrations(volume))
     child, = hydrations(volume)
+    wait_for(lambda: threads.find(child, "driver"))  # it has the lock of the volume
     return source, volume, child
 
 
@@ -97,7 +98,6 @@ def test_a_stuck_hydration_is_killed_and_started_again(folder):
                                  "CISTERN_FAST_CLOCK": "30"}).start()
     try:
         source, volume, child = begin(driver, folder, 8 * MIB, "100Ki")
-        wait_for(lambda: threads.find(child, "driver"))
         thread, = threads.find(child, "driver")
         threads.stop(thread)
         wait_for(lambda: has_ended(child), 180)
