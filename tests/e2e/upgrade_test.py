@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upgrades, crashes, deletions and standstills of every component, under a pod that works without pause."""
 
+import contextlib
 import json
 import os
 
@@ -66,26 +67,30 @@ def test_a_restart_of_the_kubelet_is_not_noticed(cluster, worker):
     cluster.await_nodes()
 
 
-@pytest.fixture(scope="module")
-def impatient(cluster, worker):
-    """Both probes ask as the chart says, and give up within seconds instead of minutes. Keeper and driver are never restarted
-    together."""
-    for component in COMPONENTS.values():
+@pytest.fixture
+def impatient(cluster, worker, program):
+    """The program's probe asks as the chart says, and gives up within seconds instead of minutes. On a busy machine it may
+    kill a program that is not frozen. So only one is impatient: mounts are lost if driver and keeper end together."""
+    component = COMPONENTS[program]
+
+    @contextlib.contextmanager
+    def replaced():
         before = pods(cluster, component)
+        yield
+        if component == "node":
+            await_new(cluster, component, before)
+        else:
+            replace_pod(cluster, component, "node-a")
+
+    with replaced():
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/cistern-{component}"
         (container,) = cluster.api.get(path)["spec"]["template"]["spec"]["containers"]
         probe = {**container["livenessProbe"], **SOON}
         patch = {"spec": {"template": {"spec": {"containers": [{"name": container["name"], "livenessProbe": probe}]}}}}
         cluster.kubectl("patch", "daemonset", f"cistern-{component}", "-n", NAMESPACE, "-p", json.dumps(patch))
-        if component == "node":
-            await_new(cluster, component, before)
-        else:
-            replace_pod(cluster, component, "node-a")
     yield
-    before = pods(cluster, "node")
-    install(cluster)
-    await_new(cluster, "node", before)
-    replace_pod(cluster, "keeper", "node-a")
+    with replaced():
+        install(cluster)
 
 
 @pytest.mark.parametrize("program", COMPONENTS)
