@@ -16,6 +16,7 @@
 #define LOOK_NS (250 * NS_PER_MS)
 #define ASK_NS (20 * NS_PER_SECOND)
 #define FROZEN_NS (60 * NS_PER_SECOND)
+#define WAIT_NS (15 * NS_PER_SECOND)  /* Kubernetes kills a pod 30 s after SIGTERM */
 #define MIRROR_NS (3 * NS_PER_SECOND) /* it connects within a second of the keeper's start */
 
 enum { UNMOUNT_MS = 5000 };
@@ -205,10 +206,29 @@ static void end_idle_keeper(struct driver_keeper *k)
     reap(k);
 }
 
+/* The mirror may not know yet that the keeper has died. */
+static bool keeper_has_mounts(struct driver_keeper *k)
+{
+    size_t mounts, held = mirror_volumes(k->mirror);
+    return held == 0 || (list_mounts(k, &mounts) && mounts >= held);
+}
+
+/* The descriptors that only the mirror has end with this process. */
+static void wait_for_keeper(struct driver_keeper *k)
+{
+    uint64_t end_ns = clock_now_ns() + WAIT_NS;
+    if (keeper_has_mounts(k))
+        return;
+    log_event(LOG_WARN, "waiting for a keeper to take the mounts", "socket", k->socket, NULL);
+    while (!keeper_has_mounts(k) && clock_now_ns() < end_ns)
+        clock_sleep(ANSWER_NS);
+}
+
 void driver_keeper_stop(struct driver_keeper *own_k)
 {
     if (!own_k)
         return;
+    wait_for_keeper(own_k);
     ticker_stop(own_k->ticker);
     end_idle_keeper(own_k);
     driver_keeper_free(own_k);

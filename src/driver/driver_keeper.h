@@ -14,7 +14,8 @@ struct driver_keeper;
  * "keeping" restarts a dead keeper within half a second; the mirror hands it the descriptors. */
 must_check int driver_keeper_start(const char *socket, const char *programs, struct mirror *mirror,
                                    struct driver_keeper **ret, struct err *err);
-void driver_keeper_stop(struct driver_keeper *own_k); /* NULL is fine */
+/* Waits up to 15 s for a keeper if only the mirror has the descriptors. NULL is fine. */
+void driver_keeper_stop(struct driver_keeper *own_k);
 
 /* `label`: the SELinux label of the mount, or NULL. */
 must_check int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const char *data,

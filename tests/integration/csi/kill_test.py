@@ -98,6 +98,17 @@ def test_a_keeper_that_dies_is_started_again_and_no_reader_notices(driver):
     driver.delete(volume)
 
 
+def test_a_driver_that_is_stopped_without_a_keeper_waits_for_the_next_one(driver):
+    volume = driver.client.create("pvc", access="fuse").volume_id
+    driver.stage(volume)
+    target = driver.publish(volume)
+    (target / "file").write_text("words")
+    keeper, = driver.keeper_pids()
+    os.kill(keeper, signal.SIGKILL)
+    assert driver.stop() == 0
+    assert (target / "file").read_text() == "words"
+
+
 def fails_to_stage(driver, volume):
     with pytest.raises(grpc.RpcError):
         driver.stage(volume)
