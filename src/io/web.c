@@ -14,7 +14,9 @@ enum { CONNECTIONS_DEFAULT = 64 };
 
 static void set_sweep(struct web *w)
 {
-    loop_timer_set(w->loop, &w->sweep, min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1));
+    uint64_t wait_ns = min_u64(SWEEP_NS, w->options.stall_timeout_ns / 4 + 1);
+    w->sweep_due_ns = loop_now_ns(w->loop) + wait_ns;
+    loop_timer_set(w->loop, &w->sweep, wait_ns);
 }
 
 /* ---- a job's life ------------------------------------------------------------------------------------------------ */
@@ -274,10 +276,12 @@ static uint64_t stall_timeout(const struct web_job *j)
 static void check_timeouts(struct timer *t)
 {
     struct web *w = container_of(t, struct web, sweep);
-    uint64_t now = loop_now_ns(w->loop);
+    uint64_t now = loop_now_ns(w->loop), late_ns = now - w->sweep_due_ns;
     struct web_job *j;
     list_foreach (&w->live, j, node) {
         const char *what = NULL;
+        /* Excludes the time in which this thread did not run: on a busy machine, or in a frozen container. */
+        j->progress.moved_ns = min_u64(j->progress.moved_ns + late_ns, now);
         if (j->request.timeout_ns && now - j->progress.started_ns >= j->request.timeout_ns)
             what = "the request took longer than its timeout";
         else if (!j->paused && !j->rate_wait_until_ns && now - j->progress.moved_ns >= stall_timeout(j))

@@ -51,7 +51,7 @@ struct web_job_progress {
     uint64_t received; /* of the reply's body */
     uint64_t started_ns;
     uint64_t first_byte_ns; /* since started_ns */
-    uint64_t moved_ns;      /* when the bytes transferred last sufficed */
+    uint64_t moved_ns;      /* when the bytes transferred last sufficed, plus the time in which the loop did not run */
     uint64_t moved_bytes;   /* body bytes since then */
 };
 
@@ -128,6 +128,7 @@ struct web {
     struct deferred tail;
     struct timer timer; /* libcurl's */
     struct timer sweep;
+    uint64_t sweep_due_ns;
     bool timeout_is_due; /* libcurl's timer is due now */
 };
 

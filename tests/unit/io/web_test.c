@@ -189,6 +189,29 @@ static void request_with_a_longer_stall_timeout_stalls_later(void **state)
     sbuf_done(&c.body);
 }
 
+static void stall_timeout_excludes_time_in_which_the_loop_did_not_run(void **state)
+{
+    struct call c;
+    struct err err;
+    (void)state;
+    call_init(&c, "GET", url_of("/stall/70"));
+    c.request.stall_timeout_ns = 900 * NS_PER_MS;
+    uint64_t ran_ns = 0, start = clock_now_ns();
+    call_start(&c);
+    while (!atomic_load(&server.requests))
+        usleep(1000);
+    loop_stop_and_join(loop);
+    ran_ns += clock_now_ns() - start;
+    usleep(1500000);
+    start = clock_now_ns();
+    assert_int_equal(loop_start(loop, &err), 0);
+    call_wait(&c);
+    ran_ns += clock_now_ns() - start;
+    assert_int_equal(c.result.code, -ERR_TIMEOUT);
+    assert_true(ran_ns >= 800 * NS_PER_MS); /* the check for stalls runs each 75 ms */
+    sbuf_done(&c.body);
+}
+
 static void slow_reply_does_not_stall(void **state)
 {
     struct call c;
@@ -537,6 +560,7 @@ int main(void)
         TEST(a_server_that_closes_without_an_answer_is_an_io_error),
         TEST_IMPATIENT(stall_at_any_stage_is_a_timeout),
         TEST_IMPATIENT(request_with_a_longer_stall_timeout_stalls_later),
+        TEST_IMPATIENT(stall_timeout_excludes_time_in_which_the_loop_did_not_run),
         TEST_IMPATIENT(too_few_bytes_in_time_are_a_stall),
         TEST_IMPATIENT(slow_reply_does_not_stall),
         TEST_IMPATIENT(endless_head_or_trailers_are_a_stall),
