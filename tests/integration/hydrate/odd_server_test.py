@@ -115,8 +115,8 @@ def server():
 
 def hydrate(server, folder, scheme="s3"):
     access = "--path-style" if scheme == "s3" else "--anonymous"
-    return subprocess.run([CISTERN, "hydrate", "--no-progress", access, "--retries", "2", "--stall", "1s",
-                           "--endpoint", server.url, f"{scheme}://bench/data/", folder], env=clean_environment(**KEYS), capture_output=True,
+    return subprocess.run([CISTERN, "hydrate", "--no-progress", access, "--retries", "2", "--endpoint", server.url,
+                           f"{scheme}://bench/data/", folder], env=clean_environment(**KEYS), capture_output=True,
                           text=True, timeout=60, check=False)
 
 
