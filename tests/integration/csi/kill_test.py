@@ -132,7 +132,7 @@ def test_a_keeper_that_dies_after_it_took_over_loses_no_mount_that_was_reported(
         asking.start()
         wait_for(lambda: str(driver.staging(volume)) in mounts())
         second = start_keeper(driver, MOUNT_PROCESS)
-        assert first.wait(10) == 0
+        assert first.wait(60) == 0
         asking.join()
         if moment == "mounted":
             second.kill()

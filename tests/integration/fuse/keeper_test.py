@@ -48,7 +48,7 @@ class Mirror:
 
     def stop(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ def test_a_newer_keeper_takes_over_and_the_older_ends(volumes):
     for _ in range(5):
         older = keeper.process
         keeper.start()
-        assert older.wait(10) == 0
+        assert older.wait(60) == 0
         os.mkdir(volume.path / "folder")
         os.rmdir(volume.path / "folder")
     reader.stop()
@@ -330,7 +330,7 @@ def test_label_of_a_mount_is_known_after_a_take_over(volumes, tmp_path, monkeypa
             assert done.stderr.startswith("EXISTS"), other
         older = volume.keeper.process
         volume.keeper.start()
-        assert older.wait(10) == 0
+        assert older.wait(60) == 0
     mounts.wait_for("a mount process that serves", lambda: volume.status()["state"] == "serving")
 
 

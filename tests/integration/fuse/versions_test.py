@@ -65,7 +65,7 @@ def mirror():
     yield make
     for m in made:
         m.stdin.close()
-        m.wait(10)
+        m.wait(60)
 
 
 def holds(mirror):
@@ -82,7 +82,7 @@ def roll(keeper, programs):
     older = keeper.process
     keeper.binary, keeper.program, _ = programs
     keeper.start()
-    assert older.wait(10) == 0
+    assert older.wait(60) == 0
 
 
 def test_keepers_roll_forward_and_back_under_load_without_an_error(volumes, mirror):

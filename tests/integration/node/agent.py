@@ -161,7 +161,7 @@ class Kubelet:
             stub.NotifyRegistrationStatus(registration.RegistrationStatus(
                 plugin_registered=not refused, error="no" if refused else ""), timeout=5)
 
-    def wait_for_driver(self, seconds=10):
+    def wait_for_driver(self, seconds=60):
         wait_for(lambda: "csi.cistern.io" in self.drivers, seconds)
 
 

@@ -486,7 +486,7 @@ def test_a_job_that_runs_is_as_patient_as_its_source_says_now(agent, orders):
         orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"retry": {
             "maxAttempts": 2, "maxElapsed": "60s", "backoffBase": "50ms", "backoffCap": "100ms"}}})
         orders.bump()
-        assert running.wait(10) == 5
+        assert running.wait(30) == 5
         assert json.loads((path / "volume.json").read_text())["source"]["retry"]["maxAttempts"] == 2
         store.no_faults()
         assert job("hydrate", path).wait(20) == 0
@@ -582,7 +582,7 @@ def test_an_export_of_which_nothing_is_confirmed_until_its_deadline_is_stalled_a
     agent.unpublish(volume_id)
     agent.unstage(volume_id)
     orders.wait("pvc-1", "Exported", "False", "ExportDue")
-    orders.wait("pvc-1", "Exported", "False", "ExportStalled", seconds=15)
+    orders.wait("pvc-1", "Exported", "False", "ExportStalled", seconds=30)
     assert orders.status("pvc-1")["phase"] == "Exporting"
     orders.release("pvc-1")
     time.sleep(1)

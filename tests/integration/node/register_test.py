@@ -106,7 +106,7 @@ def test_a_kubelet_that_said_no_is_asked_again(folder):
     node = Node(folder)
     kubelet = Kubelet(node.plugins, refuse=1)
     node.start()
-    wait_for(lambda: "csi.cistern.io" in kubelet.drivers, 10)
+    wait_for(lambda: "csi.cistern.io" in kubelet.drivers)
     assert [h[0] for h in kubelet.history] == ["refused", "registered"]
     assert "refuses the driver" in node.log_text()
     kubelet.stop()
@@ -117,7 +117,7 @@ def test_a_kubelet_that_said_no_is_asked_again(folder):
 def test_a_removed_registration_is_published_again(node, kubelet):
     kubelet.wait_for_driver()
     next(node.plugins.iterdir()).unlink()
-    wait_for(lambda: len([h for h in kubelet.history if h[0] == "registered"]) == 2, 10)
+    wait_for(lambda: len([h for h in kubelet.history if h[0] == "registered"]) == 2)
 
 
 def test_a_driver_whose_socket_is_gone_is_not_alive(folder):
