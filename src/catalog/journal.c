@@ -4,7 +4,6 @@
 #include "util/file.h"
 #include "util/thread.h"
 #include <fcntl.h>
-#include <stdio.h>
 
 bool journal_is_complete(const struct journal *j)
 {
@@ -30,12 +29,6 @@ bool journal_is_whole(struct journal *j, uint64_t id)
 {
     auto_lock(&j->lock);
     return id / 64 < j->whole_words && (j->whole[id / 64] >> id % 64 & 1);
-}
-
-uint64_t journal_whole_count(struct journal *j)
-{
-    auto_lock(&j->lock);
-    return j->whole_count;
 }
 
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret)

@@ -31,7 +31,6 @@ bool journal_is_complete(const struct journal *j);
 int64_t journal_completed_ns(const struct journal *j); /* wall clock; 0: an older program wrote it */
 bool journal_is_stale(const struct journal *j);        /* as an earlier run said */
 bool journal_is_whole(struct journal *j, uint64_t id);
-uint64_t journal_whole_count(struct journal *j);
 unsigned journal_runs(const struct journal *j); /* this one included */
 /* Was this part of an unfinished object written, with a checksum of this kind (HASH_NONE: any kind)? */
 bool journal_has_part(struct journal *j, uint64_t id, uint32_t part, enum hash_kind kind, struct digest *ret);

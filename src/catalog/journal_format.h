@@ -54,7 +54,6 @@ struct journal {
     /* Under lock. */
     uint64_t *whole; /* owned: a bit an id */
     uint64_t whole_words;
-    uint64_t whole_count;
     struct journal_parts *parts; /* owned, sorted by id; only those of earlier runs */
     size_t parts_count;
     size_t parts_room;

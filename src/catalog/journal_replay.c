@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replays the journal in two passes: the first finds the trusted ranges, the second applies them. */
 #include "journal_format.h"
-#include "util/file.h"
 #include <inttypes.h>
 #include <sys/stat.h>
 

@@ -21,10 +21,7 @@ void journal_set_whole(struct journal *j, uint64_t id, bool whole)
         memset(j->whole + j->whole_words, 0, (words - j->whole_words) * sizeof *j->whole);
         j->whole_words = words;
     }
-    if (((j->whole[word] & bit) != 0) == whole)
-        return;
-    j->whole[word] ^= bit;
-    j->whole_count += whole ? 1 : (uint64_t)-1;
+    j->whole[word] = whole ? j->whole[word] | bit : j->whole[word] & ~bit;
 }
 
 /* The place of an id's parts, or where they would be. */
@@ -105,11 +102,8 @@ void journal_forget_from(struct journal *j, uint64_t id)
 {
     while (j->parts_count > 0 && j->parts[j->parts_count - 1].id >= id)
         parts_done(j, &j->parts[--j->parts_count]);
-    for (uint64_t word = j->whole_words; word-- > id / 64;) {
-        uint64_t keep = word == id / 64 ? (UINT64_C(1) << id % 64) - 1 : 0;
-        j->whole_count -= (uint64_t)__builtin_popcountll(j->whole[word] & ~keep);
-        j->whole[word] &= keep;
-    }
+    for (uint64_t word = j->whole_words; word-- > id / 64;)
+        j->whole[word] &= word == id / 64 ? (UINT64_C(1) << id % 64) - 1 : 0;
 }
 
 void journal_state_done(struct journal *j)

