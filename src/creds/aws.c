@@ -224,23 +224,17 @@ static void sts_answered(void *ctx, int status, struct str body, const struct er
     creds_replied(((struct aws_source *)ctx)->creds, reply_role, status, body, err);
 }
 
-static void add_field(struct sbuf *form, const char *name, struct str value)
-{
-    sbuf_addf(form, "&%s=", name);
-    percent_encode(value, form);
-}
-
 static void write_form(const struct aws_source *s, const char *token, struct sbuf *form)
 {
     const char *named = s->session_name ? s->session_name : env_get("AWS_ROLE_SESSION_NAME");
     sbuf_addf(form, "Action=%s&Version=2011-06-15&DurationSeconds=3600",
               s->as ? "AssumeRole" : "AssumeRoleWithWebIdentity");
-    add_field(form, "RoleArn", str_of(s->role_arn));
-    add_field(form, "RoleSessionName", str_of(named ? named : "cistern"));
+    percent_encode_param("RoleArn", str_of(s->role_arn), form);
+    percent_encode_param("RoleSessionName", str_of(named ? named : "cistern"), form);
     if (s->as)
-        add_field(form, "ExternalId", str_of(s->external_id));
+        percent_encode_param("ExternalId", str_of(s->external_id), form);
     else
-        add_field(form, "WebIdentityToken", str_of(token));
+        percent_encode_param("WebIdentityToken", str_of(token), form);
 }
 
 /* AWS identifies the caller of AssumeRole by the signature. */

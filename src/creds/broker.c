@@ -26,11 +26,6 @@ struct broker_source {
     struct creds *creds;
 };
 
-bool creds_has_broker(void)
-{
-    return env_get("CISTERN_BROKER_URL") != NULL;
-}
-
 static void free_source(void *self)
 {
     struct broker_source *s = self;

@@ -105,15 +105,6 @@ static void post_form(struct gcp_source *s, struct worker *w, struct str form)
     post(s, w, "application/x-www-form-urlencoded", form);
 }
 
-static void add_field(struct sbuf *form, const char *name, struct str value)
-{
-    if (form->len)
-        sbuf_addc(form, '&');
-    sbuf_adds(form, name);
-    sbuf_addc(form, '=');
-    percent_encode(value, form);
-}
-
 /* ---- a service account's key: RFC 7523 --------------------------------------------------------------------------- */
 
 static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct err *err)
@@ -146,8 +137,8 @@ static int make_assertion(const struct gcp_source *s, struct sbuf *ret, struct e
 static void post_assertion(struct gcp_source *s, struct worker *w, struct str assertion)
 {
     auto_sbuf form = SBUF(FORM_MAX);
-    add_field(&form, "grant_type", STR("urn:ietf:params:oauth:grant-type:jwt-bearer"));
-    add_field(&form, "assertion", assertion);
+    percent_encode_param("grant_type", STR("urn:ietf:params:oauth:grant-type:jwt-bearer"), &form);
+    percent_encode_param("assertion", assertion, &form);
     post_form(s, w, sbuf_str(&form));
 }
 
@@ -176,14 +167,14 @@ static void fetch_authorized_user(struct creds *c, struct worker *w)
     struct gcp_source *s = c->source.self;
     struct err err;
     auto_sbuf form = SBUF(FORM_MAX);
-    add_field(&form, "grant_type", STR("refresh_token"));
+    percent_encode_param("grant_type", STR("refresh_token"), &form);
     for (size_t i = 0; i < countof(names); i++) {
         struct str value;
         if (json_get_str(s->key, names[i], &value, &err) < 0) {
             creds_refused(s->creds, &err);
             return;
         }
-        add_field(&form, names[i], value);
+        percent_encode_param(names[i], value, &form);
     }
     post_form(s, w, sbuf_str(&form));
 }

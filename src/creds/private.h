@@ -61,8 +61,6 @@ bool trust_is_amazon(struct str host);
 bool trust_is_google(struct str host);
 struct creds *creds_new_anonymous(void);
 
-/* Is the credential broker configured (CISTERN_BROKER_URL)? */
-bool creds_has_broker(void);
 must_check int creds_open_broker(enum creds_kind kind, struct creds **ret, struct err *err);
 
 /* As creds_wait(), for sources whose fetch must begin on the worker's loop. */

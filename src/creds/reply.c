@@ -180,8 +180,7 @@ static int role_element_ends(void *ctx, unsigned, int name, bool has_text, struc
     struct sbuf *fields = ctx;
     if (!has_text)
         return 0;
-    sbuf_clear(&fields[name]);
-    sbuf_add(&fields[name], text);
+    sbuf_set(&fields[name], text);
     return 0;
 }
 

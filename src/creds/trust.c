@@ -38,11 +38,6 @@ int trust_aws_url(const char *service, const char *region, char buf[TRUST_URL_MA
 
 /* ---- the provider's servers -------------------------------------------------------------------------------------- */
 
-static bool is_label(struct str s)
-{
-    return s.len > 0 && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-");
-}
-
 /* "storage.googleapis.com", "storage.europe-west4.rep.googleapis.com" */
 bool trust_is_google(struct str host)
 {
@@ -50,7 +45,7 @@ bool trust_is_google(struct str host)
     if (str_eq(host, STR("storage.googleapis.com")))
         return true;
     return str_split(&rest, '.', &first) && str_eq(first, STR("storage")) && str_split(&rest, '.', &region) &&
-           is_label(region) && str_eq(rest, STR("rep.googleapis.com"));
+           region.len > 0 && str_is_of(region, CHARS_LOWER CHARS_DIGITS "-") && str_eq(rest, STR("rep.googleapis.com"));
 }
 
 /* "s3.amazonaws.com", "s3-fips.dualstack.us-east-1.amazonaws.com", "s3-eu-west-1.amazonaws.com" */

@@ -18,8 +18,7 @@ int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned v
     }
     if (size_bytes > KEY_OBJECT_BYTES_MAX)
         return refuse(path, "it is longer than 5 TiB", "split", err);
-    sbuf_clear(ret);
-    sbuf_add(ret, prefix);
+    sbuf_set(ret, prefix);
     if (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/')
         sbuf_addc(ret, '/');
     sbuf_add(ret, path);

@@ -11,8 +11,7 @@ int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err 
     const char *name;
     struct sbuf *b = &l->key;
     /* Its path ends in '/': make it as the parent of a file that is never created. */
-    sbuf_clear(b);
-    sbuf_add(b, e->path);
+    sbuf_set(b, e->path);
     sbuf_addc(b, 'x');
     return tree_parent(&l->tree, b->ptr, &dir, &name, err);
 }

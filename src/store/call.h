@@ -102,8 +102,8 @@ struct str call_keep(struct store_call *c, struct str s);
 /* steps.body of a GET: delivers the bytes to the reader, never more than it asked for. */
 int call_give(struct store_call *c, const char *bytes, size_t len);
 
-/* Ends a GET that received fewer bytes than it asked for: another attempt may receive them. */
-int call_short(struct store_call *c);
+/* At the end of a GET: fewer bytes than it asked for are an error, and another attempt may receive them. */
+int call_check_whole(struct store_call *c);
 
 /* Translates a failed status into an error. `code` and `message` are the store's (may be empty). Sets c->err and the
  * reply's may_retry, slow_down and retry_after_ns; returns the negative code. */

@@ -5,11 +5,6 @@
 /* Precise enough for a page among 10^15 keys; further positions do not change a double. */
 enum { PLACES = 15 };
 
-void keyspace_init(struct keyspace *k, size_t prefix_len)
-{
-    *k = (struct keyspace){.prefix_len = prefix_len};
-}
-
 static size_t row_of(const struct keyspace *k, size_t at)
 {
     size_t row = at > k->prefix_len ? at - k->prefix_len : 0;
@@ -75,8 +70,7 @@ static const unsigned char *set_at(const struct keyspace *k, size_t at, enum key
 
 static bool give(struct sbuf *ret, struct str head, int byte)
 {
-    sbuf_clear(ret);
-    sbuf_add(ret, head);
+    sbuf_set(ret, head);
     if (byte >= 0)
         sbuf_addc(ret, (char)byte);
     return !ret->overflow;
@@ -132,8 +126,7 @@ static double fraction(const struct keyspace *k, struct str key, size_t at)
 static void add_fraction(const struct keyspace *k, struct str head, double value, double fine, struct sbuf *ret)
 {
     double unit = 1;
-    sbuf_clear(ret);
-    sbuf_add(ret, head);
+    sbuf_set(ret, head);
     for (size_t i = head.len; i < head.len + PLACES && unit > fine; i++) {
         const unsigned char *set = k->seen[row_of(k, i)];
         int size, c = ' ';

@@ -14,7 +14,6 @@ struct keyspace {
     unsigned char anywhere[128];
 };
 
-void keyspace_init(struct keyspace *k, size_t prefix_len);
 void keyspace_see(struct keyspace *k, struct str key);
 
 enum keyspace_trust {
@@ -22,8 +21,8 @@ enum keyspace_trust {
     KEYSPACE_GUESS /* bytes seen at any position: finds keys with a new first byte, but often none */
 };
 
-/* Guesses a key strictly between `from` and `end` (empty: no end), the given number of pages after `from`, at the
- * density of the page from `first` to `last`. False: no guess. `ret` is overwritten. */
+/* Guesses a key between `after` and `end` (empty: no end), about the middle one of the keys that the trusted bytes can
+ * form. False: no guess. `ret` is overwritten. */
 bool keyspace_split(const struct keyspace *k, struct str after, struct str end, enum keyspace_trust trust,
                     struct sbuf *ret);
 

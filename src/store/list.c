@@ -89,12 +89,6 @@ static void unref(struct store_listing *l)
     free(l);
 }
 
-static void copy(struct sbuf *to, struct str from)
-{
-    sbuf_clear(to);
-    sbuf_add(to, from);
-}
-
 /* ---- assigning ranges to readers: under the lock ----------------------------------------------------------------- */
 
 static void activate(struct list_reader *r, struct list_reader *behind)
@@ -170,7 +164,7 @@ static struct list_reader *richest(const struct store_listing *l, enum list_cut 
         bool richer = worth(r) > 0 && (!best || worth(r) > worth(best));
         if (richer && find_cut(r, how, &cut)) {
             best = r;
-            copy(ret_cut, sbuf_str(&cut));
+            sbuf_set(ret_cut, sbuf_str(&cut));
         }
     }
     return best;
@@ -196,11 +190,11 @@ static bool steal(struct list_reader *r)
         return false;
     if (is_open(victim))
         l->stride *= stride_grows;
-    copy(&r->after, sbuf_str(&cut));
-    copy(&r->end, sbuf_str(&victim->end));
-    copy(&victim->end, sbuf_str(&cut));
-    copy(&r->first, sbuf_str(&victim->first));
-    copy(&r->last, sbuf_str(&victim->last));
+    sbuf_set(&r->after, sbuf_str(&cut));
+    sbuf_set(&r->end, sbuf_str(&victim->end));
+    sbuf_set(&victim->end, sbuf_str(&cut));
+    sbuf_set(&r->first, sbuf_str(&victim->first));
+    sbuf_set(&r->last, sbuf_str(&victim->last));
     look_ahead(victim);
     sbuf_clear(&r->token);
     r->empty_pages = 0;
@@ -254,7 +248,7 @@ bool list_comes_round(struct list_rounds *r, const struct store_object *objects,
         return true;
     if (++r->count >= 2 * r->page) {
         r->page = r->count;
-        copy(&r->key, objects[0].key);
+        sbuf_set(&r->key, objects[0].key);
     }
     return false;
 }
@@ -325,8 +319,8 @@ static void take_range(struct list_reader *r, const struct store_object *objects
     ret->sorted_so_far = !r->node.prev;
     l->is_whole |= ret->from > 0 && l->cuts > 0;
     ret->from = max_u64(ret->from, overlaps(r, objects, count));
-    copy(&r->first, objects[0].key);
-    copy(&r->last, objects[count - 1].key);
+    sbuf_set(&r->first, objects[0].key);
+    sbuf_set(&r->last, objects[count - 1].key);
     for (size_t i = 0; i < count; i += SAMPLE_STEP)
         keyspace_see(&l->keyspace, objects[i].key);
     keyspace_see(&l->keyspace, objects[count - 1].key);
@@ -356,7 +350,7 @@ static int take_page(struct list_reader *r, const struct store_reply *reply, con
     if (!ret->is_last)
         l->page_keys = max_u64(l->page_keys, count);
     look_ahead(r);
-    copy(&r->token, next_token);
+    sbuf_set(&r->token, next_token);
     return 0;
 }
 
@@ -458,7 +452,7 @@ static void ask(struct list_reader *r)
     bool stopping = l->is_stopping;
     if (r->token.len == 0) {
         /* Our range includes its end, the store's excludes it: pass the next possible key. */
-        copy(&r->asked_end, sbuf_str(&r->end));
+        sbuf_set(&r->asked_end, sbuf_str(&r->end));
         if (r->end.len)
             sbuf_addc(&r->asked_end, ' ');
     }
@@ -538,7 +532,7 @@ struct store_listing *store_listing_start(struct store *s, struct worker **worke
     sbuf_init(&l->prefix, KEY_ROOM);
     sbuf_init(&l->rounds.key, KEY_ROOM);
     sbuf_add(&l->prefix, o->prefix);
-    keyspace_init(&l->keyspace, o->prefix.len);
+    l->keyspace.prefix_len = o->prefix.len;
     for (size_t i = 0; i < readers; i++)
         reader_init(&l->readers[i], l, workers[i % worker_count]);
     struct list_reader *first = &l->readers[0];

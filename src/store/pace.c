@@ -302,12 +302,6 @@ static struct round measure(const struct pace *p, uint64_t sent_ns, uint64_t now
                               rate_of(p->served, p->is_held ? min_u64(elapsed_ns, latency_ns) : elapsed_ns)};
 }
 
-/* The clocks of two lanes differ: each is read once a turn of its loop. */
-static uint64_t latest(struct pace *p, uint64_t now_ns)
-{
-    return p->now_ns = max_u64(p->now_ns, now_ns);
-}
-
 void pace_start(struct pace *p)
 {
     p->is_starting = true;
@@ -316,7 +310,8 @@ void pace_start(struct pace *p)
 
 void pace_answered(struct pace *p, uint64_t sent_ns, uint64_t answered_ns, bool refused)
 {
-    uint64_t now_ns = latest(p, answered_ns);
+    /* The clocks of two lanes differ: each is read once a turn of its loop. */
+    uint64_t now_ns = p->now_ns = max_u64(p->now_ns, answered_ns);
     if (p->began_ns == 0) {
         p->began_ns = p->changed_ns = p->first_ns = sent_ns;
         p->allowed = allowed_at_first;

@@ -5,7 +5,6 @@
 #include "denials.h"
 #include "util/clock.h"
 #include <ctype.h>
-#include <stdio.h>
 
 enum { CODE_MAX = 64 }; /* of S3's, the longest has 42 */
 

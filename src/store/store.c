@@ -90,7 +90,7 @@ void store_free(struct store *s)
     pthread_mutex_destroy(&s->lock);
     s->backend->close(s);
     creds_free(s->creds);
-    telemetry_free(s->telemetry);
+    free(s->telemetry);
     free(s->hedge);
     free(s->refusals);
     free(s->bucket);

@@ -52,11 +52,6 @@ struct telemetry *telemetry_new(const char *scheme)
     return t;
 }
 
-void telemetry_free(struct telemetry *t)
-{
-    free(t);
-}
-
 void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns, uint64_t total_ns)
 {
     struct str c = str_of(code);

@@ -4,10 +4,7 @@
 
 #include "backend.h"
 
-struct telemetry;
-
-struct telemetry *telemetry_new(const char *scheme);
-void telemetry_free(struct telemetry *t); /* NULL is fine */
+struct telemetry *telemetry_new(const char *scheme); /* the caller frees it with free() */
 
 /* Counts one request: `code` is the HTTP status as text, or the name of an error without a reply. */
 void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns,

@@ -20,8 +20,5 @@ void upload_id_make(struct str key, char ret[UPLOAD_ID_LEN + 1])
 
 bool upload_id_is_valid(struct str id)
 {
-    for (size_t i = 0; i < id.len; i++)
-        if (str_find(STR("0123456789abcdef"), id.ptr[i]) < 0)
-            return false;
-    return id.len == UPLOAD_ID_LEN;
+    return id.len == UPLOAD_ID_LEN && str_is_of(id, CHARS_DIGITS "abcdef");
 }

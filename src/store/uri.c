@@ -41,11 +41,6 @@ static bool is_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-static const char *wrong_character(char c)
-{
-    return c == '\\' ? "it has '\\' in place of '/'" : "a bucket name has a-z, 0-9, '-' and '.' only";
-}
-
 /* Names another thing in place of the bucket. NULL: nothing is in its place. */
 static const char *foreign_part(struct str bucket)
 {
@@ -72,7 +67,9 @@ static int check_bucket(struct str text, struct str bucket, const struct store_c
     for (size_t i = 0; i < bucket.len; i++)
         if (!is_alnum(bucket.ptr[i]) && bucket.ptr[i] != '-' && bucket.ptr[i] != '.' &&
             !memchr(caps->bucket_extra, bucket.ptr[i], strlen(caps->bucket_extra)))
-            return invalid(text, err, wrong_character(bucket.ptr[i]));
+            return invalid(text, err,
+                           bucket.ptr[i] == '\\' ? "it has '\\' in place of '/'"
+                                                 : "a bucket name has a-z, 0-9, '-' and '.' only");
     if (!is_alnum(bucket.ptr[0]) || !is_alnum(bucket.ptr[bucket.len - 1]))
         return invalid(text, err, "a bucket name begins and ends with a letter or digit");
     return 0;

@@ -96,11 +96,17 @@ void percent_encode(struct str s, struct sbuf *b)
     encode(s, false, b);
 }
 
-int percent_decode(struct str s, bool plus, struct sbuf *b, struct err *err)
+void percent_encode_param(const char *name, struct str value, struct sbuf *b)
+{
+    sbuf_addf(b, "%s%s=", b->len ? "&" : "", name);
+    percent_encode(value, b);
+}
+
+int percent_decode(struct str s, struct sbuf *b, struct err *err)
 {
     size_t run = 0; /* start of the bytes that need no encoding */
     for (size_t i = 0; i < s.len; i++) {
-        bool blank = plus && s.ptr[i] == '+';
+        bool blank = s.ptr[i] == '+';
         if (s.ptr[i] != '%' && !blank)
             continue;
         sbuf_add(b, str_sub(s, run, i - run));

@@ -15,7 +15,8 @@ must_check bool base64_parse(struct str text, struct sbuf *ret);
 /* Appends `s` to `b` with all bytes encoded but A-Z a-z 0-9 - . _ ~, as AWS's signatures require. */
 void percent_encode(struct str s, struct sbuf *b);
 void percent_encode_path(struct str s, struct sbuf *b); /* '/' stays too */
+/* Appends "name=value" of a form or a query, behind an '&' unless it is the first. */
+void percent_encode_param(const char *name, struct str value, struct sbuf *b);
 
-/* Decodes; with `plus` also '+' to a blank (encoding-type=url). ERR_CORRUPT for a '%' without two hexadecimal
- * digits. */
-must_check int percent_decode(struct str s, bool plus, struct sbuf *b, struct err *err);
+/* Decodes, also '+' to a blank (encoding-type=url). ERR_CORRUPT for a '%' without two hexadecimal digits. */
+must_check int percent_decode(struct str s, struct sbuf *b, struct err *err);

@@ -171,11 +171,6 @@ int json_opt_list(const json *j, const char *path, const json **ret, struct err 
     return r;
 }
 
-int json_check_object(const json *j, const char *what, struct err *err)
-{
-    return json_is_object(j) ? 0 : err_set(err, ERR_INVALID, "%s is not an object", what);
-}
-
 /* ---- structure --------------------------------------------------------------------------------------------------- */
 
 size_t json_count(const json *j)

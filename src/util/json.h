@@ -45,9 +45,6 @@ must_check int json_read_strings(const json *j, const struct json_string *string
     json_read_strings((j), (const struct json_string[]){__VA_ARGS__},                                                  \
                       countof(((const struct json_string[]){__VA_ARGS__})), (err))
 
-/* ERR_INVALID unless the document is an object: a list would count as an object without members. */
-must_check int json_check_object(const json *j, const char *what, struct err *err);
-
 /* Structure. NULL if missing; borrowed. */
 const json *json_at(const json *j, const char *path);
 size_t json_count(const json *j);                   /* elements of an array, members of an object, else 0 */

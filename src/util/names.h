@@ -5,7 +5,6 @@
 #define NAME_DRIVER "csi.cistern.io"
 #define NAME_API_GROUP "cistern.io"
 #define NAME_API_VERSION "v1alpha1"
-#define NAME_API NAME_API_GROUP "/" NAME_API_VERSION
 #define NAME_TOPOLOGY_KEY "topology.cistern.io/node"
 #define NAME_NAMESPACE "cistern-system"
 #define NAME_POOL_DEFAULT "default" /* of a StorageClass without the parameter pool */

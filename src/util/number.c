@@ -42,21 +42,6 @@ int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err)
-{
-    uint64_t n = 0;
-    if (s.len == 0 || s.len > 16)
-        return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
-    for (size_t i = 0; i < s.len; i++) {
-        int digit = hex_digit(s.ptr[i]);
-        if (digit < 0)
-            return not_a_number(s, "a hexadecimal number of 1 to 16 digits", err);
-        n = n << 4 | (uint64_t)digit;
-    }
-    *ret = n;
-    return 0;
-}
-
 /* The leading "12" or "12.345" of s as an integer and millionths: exact, unlike a double. */
 static bool leading_decimal(struct str *s, uint64_t *ret_whole, uint64_t *ret_millionths)
 {

@@ -24,6 +24,12 @@ void sbuf_clear(struct sbuf *b)
         b->ptr[0] = '\0';
 }
 
+void sbuf_set(struct sbuf *b, struct str s)
+{
+    sbuf_clear(b);
+    sbuf_add(b, s);
+}
+
 /* Makes room for `more` bytes and a NUL. False beyond the ceiling, and from then on. */
 static bool sbuf_grow(struct sbuf *b, size_t more)
 {

@@ -97,7 +97,6 @@ bool str_is_utf8(struct str s);
 /* Whole-string numbers: sign, blank, trailing byte or overflow make them ERR_INVALID, and the sentence quotes `s`. */
 must_check int str_to_u64(struct str s, uint64_t *ret, struct err *err);
 must_check int str_to_i64(struct str s, int64_t *ret, struct err *err);
-must_check int str_hex_to_u64(struct str s, uint64_t *ret, struct err *err);
 int hex_digit(char c); /* 0 to 15, of either case; -1: another character */
 
 /* A quantity of bytes as Kubernetes writes it: 512, 10k, 1.5Gi, 2T, 1e6. Fractions round up. */
@@ -126,6 +125,7 @@ struct sbuf {
 void sbuf_init(struct sbuf *b, size_t ceiling);
 void sbuf_done(struct sbuf *b); /* may run twice */
 void sbuf_clear(struct sbuf *b);
+void sbuf_set(struct sbuf *b, struct str s); /* replaces the text */
 void sbuf_add(struct sbuf *b, struct str s);
 void sbuf_addc(struct sbuf *b, char c);
 void sbuf_adds(struct sbuf *b, const char *c_string);

@@ -12,10 +12,10 @@ static void encode_and_decode(struct str text)
     sbuf_init(&encoded, 1 << 20);
     sbuf_init(&decoded, 1 << 20);
     percent_encode(text, &encoded);
-    int r = percent_decode(sbuf_str(&encoded), true, &decoded, &err);
+    int r = percent_decode(sbuf_str(&encoded), &decoded, &err);
     assert(encoded.overflow || (r == 0 && str_eq(sbuf_str(&decoded), text)));
     sbuf_clear(&decoded);
-    r = percent_decode(text, false, &decoded, &err);
+    r = percent_decode(text, &decoded, &err);
     assert(r <= 0 && decoded.len <= text.len);
 }
 

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     struct str both = str_sub(after, 0, 3); /* a prefix that all of a listing have */
     if (end.len > 0 && !str_starts(end, both))
         both.len = 0;
-    keyspace_init(&k, both.len);
+    k = (struct keyspace){.prefix_len = both.len};
     struct str last = after;
     while (str_split(&rest, '\n', &key))
         if (str_starts(key, both)) {

@@ -38,7 +38,6 @@ static inline struct gcs_job *gcs_of(struct store_call *c)
 /* Starts a URL: "<base><path>/b/<bucket>/o", and "/<name>" if there is a name. Parameters follow, then gcs_ask. */
 void gcs_begin(struct store_call *c, const char *method, const char *path, struct str name);
 void gcs_begin_compose(struct store_call *c, struct str name); /* POST .../o/<name>/compose */
-void gcs_param(struct store_call *c, const char *name, struct str value);
 void gcs_param_u64(struct store_call *c, const char *name, uint64_t value);
 void gcs_ask(struct store_call *c); /* adds the headers of every request; call it last */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gcs.h"
+#include "util/encode.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,7 +10,7 @@ static void build_get(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     gcs_begin(c, "GET", "/storage/v1", a->write.key);
-    gcs_param(c, "alt", STR("media"));
+    percent_encode_param("alt", STR("media"), &c->url);
     if (a->object.generation) {
         /* `generation` finds the version even if the bucket keeps old ones. `ifGenerationMatch` makes the store
          * check it, even if it ignores `generation`. */
@@ -84,13 +85,8 @@ static int head_get(struct store_call *c)
 static void build_metadata(struct store_call *c)
 {
     gcs_begin(c, "GET", "/storage/v1", c->job.args.write.key);
-    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    percent_encode_param("fields", STR(GCS_OBJECT_FIELDS), &c->url);
     gcs_ask(c);
-}
-
-static int there_all_the_same(struct store_call *c)
-{
-    return err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_NOT_FOUND, "404, but the metadata request finds the object");
 }
 
 static void answered_which(struct store_call *c, int status)
@@ -99,7 +95,9 @@ static void answered_which(struct store_call *c, int status)
     if (c->success && gcs_describe(c, &c->err) == 0) {
         uint64_t now = c->job.reply.object.generation;
         c->job.reply.may_retry = now == then;
-        call_end(c, now != then ? changed(c, now) : there_all_the_same(c));
+        call_end(c, now != then ? changed(c, now)
+                                : err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_NOT_FOUND,
+                                           "404, but the metadata request finds the object"));
     } else if (c->success) {
         call_end(c, -(int)c->err.code);
     } else if (status == 404) {
@@ -114,15 +112,12 @@ static const struct call_steps which_steps = {build_metadata, NULL, NULL, answer
 
 static void answered_get(struct store_call *c, int status)
 {
-    const struct job_args *a = &c->job.args;
-    if ((status == 404 || status == 412) && a->object.generation) {
+    if ((status == 404 || status == 412) && c->job.args.object.generation) {
         call_go(c, &which_steps);
     } else if (!c->success) {
         gcs_refused(c, status);
-    } else if (c->received != a->len) {
-        call_end(c, call_short(c));
     } else {
-        call_end(c, 0);
+        call_end(c, call_check_whole(c));
     }
 }
 
@@ -146,19 +141,19 @@ static void build_list(struct store_call *c)
 {
     const struct store_page *p = &c->job.args.page;
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
-    gcs_param(c, "fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"));
+    percent_encode_param("fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"), &c->url);
     if (p->prefix.len)
-        gcs_param(c, "prefix", p->prefix);
+        percent_encode_param("prefix", p->prefix, &c->url);
     if (p->keys_max)
         gcs_param_u64(c, "maxResults", p->keys_max);
     if (p->delimited)
-        gcs_param(c, "delimiter", STR("/"));
+        percent_encode_param("delimiter", STR("/"), &c->url);
     if (p->start_after.len)
-        gcs_param(c, "startOffset", p->start_after); /* inclusive: the key itself is skipped below */
+        percent_encode_param("startOffset", p->start_after, &c->url); /* inclusive: the key itself is skipped below */
     if (p->end_before.len)
-        gcs_param(c, "endOffset", p->end_before);
+        percent_encode_param("endOffset", p->end_before, &c->url);
     if (p->token.len)
-        gcs_param(c, "pageToken", p->token);
+        percent_encode_param("pageToken", p->token, &c->url);
     gcs_ask(c);
 }
 
@@ -202,11 +197,11 @@ static int add_prefixes(struct object_page *page, const json *prefixes, struct e
 /* An empty list has no members that identify it: another document must not count as one. */
 static int check_list(const json *root, const json **ret_items, const json **ret_prefixes, struct err *err)
 {
-    int r = json_check_object(root, "the list", err);
-    if (r == 0 && json_at(root, "error"))
-        r = err_set(err, ERR_CORRUPT, "the reply is an error, although its status is a success");
-    if (r == 0)
-        r = json_opt_list(root, "items", ret_items, err);
+    if (json_kind_of(root) != '{')
+        return err_set(err, ERR_INVALID, "the list is not an object");
+    if (json_at(root, "error"))
+        return err_set(err, ERR_CORRUPT, "the reply is an error, although its status is a success");
+    int r = json_opt_list(root, "items", ret_items, err);
     return r == 0 ? json_opt_list(root, "prefixes", ret_prefixes, err) : r;
 }
 
@@ -232,12 +227,9 @@ int gcs_parse_list(struct str document, struct str after, struct object_page *pa
     object_page_end(page);
     if (page->count > objects && objects > 0) /* both lists are sorted; merge them into one page */
         object_page_sort(page);
-    sbuf_clear(ret_token);
-    sbuf_add(ret_token, token);
-    if (ret_token->overflow) { /* without it the listing would count as complete */
-        err_set(err, ERR_CORRUPT, "the token of the next page has %zu bytes", token.len);
-        return call_garbled(err);
-    }
+    sbuf_set(ret_token, token);
+    if (ret_token->overflow) /* without it the listing would count as complete */
+        return err_fail(err, ERR_CORRUPT, CIS_REPLY_INVALID, "the token of the next page has %zu bytes", token.len);
     return 0;
 }
 

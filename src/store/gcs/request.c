@@ -44,19 +44,9 @@ void gcs_begin_compose(struct store_call *c, struct str name)
     add_common(c);
 }
 
-void gcs_param(struct store_call *c, const char *name, struct str value)
-{
-    sbuf_addc(&c->url, '&');
-    sbuf_adds(&c->url, name);
-    sbuf_addc(&c->url, '=');
-    percent_encode(value, &c->url);
-}
-
 void gcs_param_u64(struct store_call *c, const char *name, uint64_t value)
 {
-    sbuf_addc(&c->url, '&');
-    sbuf_adds(&c->url, name);
-    sbuf_addc(&c->url, '=');
+    sbuf_addf(&c->url, "&%s=", name);
     sbuf_add_u64(&c->url, value);
 }
 

@@ -5,6 +5,7 @@
 #include "gcs.h"
 #include "upload_id.h"
 #include "util/clock.h"
+#include "util/encode.h"
 #include "util/hash.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +26,8 @@ static void add_condition(struct store_call *c)
 {
     const struct job_args *a = &c->job.args;
     if (a->write.condition != STORE_IF_ANY)
-        gcs_param(c, "ifGenerationMatch", a->write.condition == STORE_IF_SAME ? a->write.match : STR("0"));
+        percent_encode_param("ifGenerationMatch", a->write.condition == STORE_IF_SAME ? a->write.match : STR("0"),
+                             &c->url);
 }
 
 /* Starts an upload in one multipart/related request: the resource, with the checksum that the store must verify,
@@ -42,8 +44,8 @@ static void send_object(struct store_call *c, struct str name, bool is_final)
         json_set_str(j, d->kind == HASH_CRC32C ? "crc32c" : "md5Hash", sbuf_str(&sum));
     }
     gcs_begin(c, "POST", "/upload/storage/v1", STR_NULL);
-    gcs_param(c, "uploadType", STR("multipart"));
-    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    percent_encode_param("uploadType", STR("multipart"), &c->url);
+    percent_encode_param("fields", STR(GCS_OBJECT_FIELDS), &c->url);
     if (is_final)
         add_condition(c);
     gcs_ask(c);
@@ -67,11 +69,6 @@ static void build_put(struct store_call *c)
 {
     send_object(c, c->job.args.write.key, true);
 }
-
-static void answered_put(struct store_call *c, int status);
-static void refused_bytes(struct store_call *c, int status);
-
-const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
 
 /* The object has its key and reply.object is set: delete its parts. */
 static void published(struct store_call *c)
@@ -130,13 +127,15 @@ static void answered_put(struct store_call *c, int status)
     }
 }
 
+const struct call_steps gcs_put_steps = {build_put, NULL, NULL, answered_put};
+
 /* ---- DELETE ------------------------------------------------------------------------------------------------------ */
 
 static void build_delete(struct store_call *c)
 {
     gcs_begin(c, "DELETE", "/storage/v1", c->job.args.write.key);
     if (c->job.args.version.len)
-        gcs_param(c, "generation", c->job.args.version);
+        percent_encode_param("generation", c->job.args.version, &c->url);
     gcs_ask(c);
 }
 
@@ -212,7 +211,7 @@ static void send_compose(struct store_call *c, struct str destination, json *own
     json_set(j, "sourceObjects", own_sources);
     json_set(j, "destination", own_resource);
     gcs_begin_compose(c, destination);
-    gcs_param(c, "fields", STR(GCS_OBJECT_FIELDS));
+    percent_encode_param("fields", STR(GCS_OBJECT_FIELDS), &c->url);
     if (is_final)
         add_condition(c);
     gcs_ask(c);
@@ -394,8 +393,8 @@ static void build_sweep(struct store_call *c)
     auto_sbuf prefix;
     sweep_prefix(c, &prefix);
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
-    gcs_param(c, "fields", STR("items(name)"));
-    gcs_param(c, "prefix", sbuf_str(&prefix));
+    percent_encode_param("fields", STR("items(name)"), &c->url);
+    percent_encode_param("prefix", sbuf_str(&prefix), &c->url);
     gcs_ask(c);
 }
 

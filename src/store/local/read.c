@@ -202,11 +202,11 @@ static void headed(struct local_job *j)
 
 /* A token is "<id of the walk>:<last key>". Idle walks wait in a small table for the next page; an evicted one is
  * found again by its key. */
-static struct local_walk *take_idle(struct local *l, struct str token)
+static struct local_walk *take_idle(struct local *l, struct str id_text)
 {
     struct local_walk *w = NULL;
     uint64_t id;
-    if (str_hex_to_u64(str_sub(token, 0, 16), &id, ERR_IGNORED) < 0)
+    if (str_to_u64(id_text, &id, ERR_IGNORED) < 0)
         return NULL;
     auto_lock(&l->lock);
     for (size_t i = 0; i < countof(l->idle) && !w; i++)
@@ -231,13 +231,14 @@ static int begin_walk(struct local_job *j, struct local_walk **ret, struct err *
 {
     struct local *l = j->job.store->self;
     const struct store_page *p = &j->job.args.page;
-    struct local_walk *w = p->token.len ? take_idle(l, p->token) : NULL;
+    struct str last = p->token, id;
+    struct local_walk *w = str_split(&last, ':', &id) ? take_idle(l, id) : NULL;
     if (w) {
         *ret = w;
         return 0;
     }
     struct walk_options o = {.prefix = p->prefix,
-                             .start_after = p->token.len ? str_from(p->token, 17) : p->start_after,
+                             .start_after = p->token.len ? last : p->start_after,
                              .end_before = p->end_before,
                              .delimited = p->delimited};
     int r = local_root(l, false, &o.root, err);
@@ -271,7 +272,7 @@ static int visit_list(struct local_job *j, struct err *err)
     object_page_end(&j->page);
     if (j->page.count == most) {
         struct store_object *last = &j->page.objects[most - 1];
-        sbuf_addf(&j->token, "%016" PRIx64 ":", put_idle(j->job.store->self, take(&w)));
+        sbuf_addf(&j->token, "%" PRIu64 ":", put_idle(j->job.store->self, take(&w)));
         sbuf_add(&j->token, last->key);
     }
     j->job.objects = j->page.objects;

@@ -173,8 +173,7 @@ static void consider(struct local_walk *w, struct walk_level *l, DIR *d, const s
 static int level_load(struct local_walk *w, struct walk_level *l, struct err *err)
 {
     if (l->more) {
-        sbuf_clear(&l->last);
-        sbuf_add(&l->last, entry_name(l, &l->entries[l->count - 1]));
+        sbuf_set(&l->last, entry_name(l, &l->entries[l->count - 1]));
     }
     auto_dir d = dir_stream(openat(l->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
@@ -266,8 +265,7 @@ struct str walk_last_skipped(const struct local_walk *w)
 static void skip(struct local_walk *w)
 {
     w->skipped++;
-    sbuf_clear(&w->last_skipped);
-    sbuf_add(&w->last_skipped, sbuf_str(&w->path));
+    sbuf_set(&w->last_skipped, sbuf_str(&w->path));
 }
 
 /* These errors mean that the name is not a regular file in the root. Other errors (EIO, EMFILE) must not hide an
@@ -312,8 +310,7 @@ static int descend(struct local_walk *w, struct walk_level *l, struct err *err)
 
 static void give(struct local_walk *w, struct walk_entry *ret)
 {
-    sbuf_clear(&w->after);
-    sbuf_add(&w->after, sbuf_str(&w->path));
+    sbuf_set(&w->after, sbuf_str(&w->path));
     ret->path = sbuf_str(&w->after);
 }
 

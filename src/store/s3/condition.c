@@ -84,15 +84,9 @@ bool s3_look_first(struct store_call *c)
 
 /* ---- answers to a conditional write ------------------------------------------------------------------------------ */
 
-/* 501 means that a part of the request is not supported, but not which one. */
-static bool may_be_the_condition(const struct store_call *c)
-{
-    const struct s3 *s3 = c->job.store->self;
-    return has_condition(c) && !atomic_load(&s3->conditional);
-}
-
 bool s3_condition_failed(struct store_call *c, int status)
 {
+    const struct s3 *s3 = c->job.store->self;
     bool is_gone = status == 404 && c->job.op == JOB_PUT && c->job.args.write.condition == STORE_IF_SAME;
     if (!has_condition(c))
         return false;
@@ -102,7 +96,8 @@ bool s3_condition_failed(struct store_call *c, int status)
         call_head(c, owner_head_done);
         return true;
     }
-    if (status == 501 && may_be_the_condition(c)) {
+    /* 501 means that a part of the request is not supported, but not which one. */
+    if (status == 501 && !atomic_load(&s3->conditional)) {
         s3_of(c)->bare = true;
         call_head(c, first_head_done);
         return true;

@@ -94,8 +94,7 @@ static int keep_item_field(struct s3_document *x, int name, struct str text, str
     switch (name) {
     case FIELD_KEY:
     case FIELD_PREFIX:
-        sbuf_clear(&x->key);
-        sbuf_add(&x->key, text);
+        sbuf_set(&x->key, text);
         return 0;
     case FIELD_SIZE:
         x->has_size = true;
@@ -107,8 +106,7 @@ static int keep_item_field(struct s3_document *x, int name, struct str text, str
         return r == -ERR_RANGE ? 0 : r < 0 ? err_copy(err, &why) : 0;
     }
     default:
-        sbuf_clear(&x->kept[name]);
-        sbuf_add(&x->kept[name], text);
+        sbuf_set(&x->kept[name], text);
         return 0;
     }
 }
@@ -119,8 +117,7 @@ static int keep_field(struct s3_document *x, int name, struct str text, struct e
         return keep_item_field(x, name, text, err);
     if (name == FIELD_ENCODING)
         x->url_encoded = str_eq_nocase(text, STR("url"));
-    sbuf_clear(&x->kept[name]);
-    sbuf_add(&x->kept[name], text);
+    sbuf_set(&x->kept[name], text);
     return 0;
 }
 
@@ -212,7 +209,7 @@ static int decode_keys(struct s3_document *x, struct err *err)
         if (str_find(*key, '%') < 0 && str_find(*key, '+') < 0)
             continue;
         sbuf_clear(&x->key);
-        int r = percent_decode(*key, true, &x->key, err);
+        int r = percent_decode(*key, &x->key, err);
         if (r < 0)
             return r;
         memcpy(page->text.ptr + (key->ptr - page->text.ptr), x->key.ptr, x->key.len);

@@ -27,8 +27,6 @@ struct s3_reply {
  * ListMultipartUploadsResult. A common prefix ends in the delimiter and has no etag; an upload's ID is in etag. */
 struct s3_document *s3_document_new(struct object_page *page);
 void s3_document_free(struct s3_document *x);
-DEFINE_AUTO(s3_document, struct s3_document, s3_document_free)
-#define auto_s3_document auto_with(auto_clean_s3_document) struct s3_document *
 
 /* Parses one document and drops the previous one. */
 must_check int s3_document_read(struct s3_document *x, struct str document, struct err *err);

@@ -4,7 +4,6 @@
 #include "util/clock.h"
 #include "util/encode.h"
 #include <inttypes.h>
-#include <stdio.h>
 
 const char *s3_checksum_header(enum hash_kind kind)
 {
@@ -186,15 +185,12 @@ static int head_get(struct store_call *c)
 
 static void answered_get(struct store_call *c, int status)
 {
-    const struct job_args *a = &c->job.args;
     if (status == 412) {
         call_end(c, changed(c, call_answer_header(c, "etag")));
     } else if (!c->success) {
         s3_refused(c, status);
-    } else if (c->received != a->len) {
-        call_end(c, call_short(c));
     } else {
-        call_end(c, 0);
+        call_end(c, call_check_whole(c));
     }
 }
 
@@ -217,45 +213,28 @@ static int head_head(struct store_call *c)
     return 0;
 }
 
-static void answered_head(struct store_call *c, int status)
-{
-    if (!c->success)
-        s3_refused(c, status);
-    else
-        call_end(c, 0);
-}
-
-const struct call_steps s3_head_steps = {build_head, head_head, NULL, answered_head};
+const struct call_steps s3_head_steps = {build_head, head_head, NULL, s3_end};
 
 /* ---- LIST -------------------------------------------------------------------------------------------------------- */
-
-static void add_param(struct sbuf *q, const char *name, struct str value)
-{
-    if (q->len)
-        sbuf_addc(q, '&');
-    sbuf_adds(q, name);
-    sbuf_addc(q, '=');
-    percent_encode(value, q);
-}
 
 static void build_list(struct store_call *c)
 {
     const struct store_page *p = &c->job.args.page;
     auto_sbuf q = SBUF(32 << 10);
     if (p->token.len)
-        add_param(&q, "continuation-token", p->token);
+        percent_encode_param("continuation-token", p->token, &q);
     if (p->delimited)
-        add_param(&q, "delimiter", STR("/"));
-    add_param(&q, "encoding-type", STR("url"));
-    add_param(&q, "list-type", STR("2"));
+        percent_encode_param("delimiter", STR("/"), &q);
+    percent_encode_param("encoding-type", STR("url"), &q);
+    percent_encode_param("list-type", STR("2"), &q);
     if (p->keys_max) {
         sbuf_adds(&q, "&max-keys=");
         sbuf_add_u64(&q, p->keys_max);
     }
     if (p->prefix.len)
-        add_param(&q, "prefix", p->prefix);
+        percent_encode_param("prefix", p->prefix, &q);
     if (p->start_after.len && !p->token.len)
-        add_param(&q, "start-after", p->start_after);
+        percent_encode_param("start-after", p->start_after, &q);
     s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
@@ -271,8 +250,8 @@ static void answered_list(struct store_call *c, int status)
     if (!s3_parse(c, S3_OBJECTS, &a))
         return;
     if (a->is_truncated && a->next_token.len == 0) {
-        err_set(&c->err, ERR_CORRUPT, "the reply says that more keys follow, and has no token for them");
-        call_end(c, call_garbled(&c->err));
+        call_end(c, err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID,
+                             "the reply says that more keys follow, and has no token for them"));
         return;
     }
     if (c->job.args.page.delimited) /* they follow the objects in the reply; a page has one order for both */

@@ -39,11 +39,7 @@ char *s3_base_url(const struct store *s, const struct s3 *s3, struct err *err)
 
 bool s3_is_region(struct str s)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-    for (size_t i = 0; i < s.len; i++)
-        if (!memchr(letters, s.ptr[i], sizeof letters - 1))
-            return false;
-    return s.len > 0 && s.len < sizeof((struct s3 *)0)->region;
+    return s.len > 0 && s.len < sizeof((struct s3 *)0)->region && str_is_of(s, CHARS_LOWER CHARS_DIGITS "-");
 }
 
 /* ---- a request --------------------------------------------------------------------------------------------------- */
@@ -171,10 +167,9 @@ bool s3_parse(struct store_call *c, enum s3_reply_kind want, const struct s3_rep
                         [S3_COMPLETED] = r == 0 && a->etag.len > 0,
                         [S3_OBJECTS] = r == 0 && a->is_list,
                         [S3_UPLOADS] = r == 0 && a->is_list};
-    if (r == 0 && !has[want] && !str_eq(a->root, str_of(roots[want]))) {
-        err_set(&c->err, ERR_CORRUPT, "'%s' was requested, but the reply is '%.*s'", roots[want], STR_FMT(a->root));
-        r = call_garbled(&c->err);
-    }
+    if (r == 0 && !has[want] && !str_eq(a->root, str_of(roots[want])))
+        r = err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID, "'%s' was requested, but the reply is '%.*s'",
+                     roots[want], STR_FMT(a->root));
     if (r < 0)
         call_end(c, r);
     else
@@ -371,13 +366,6 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
     return of_storage(c, code, w);
 }
 
-/* More permissions or other credentials would not help. */
-static int archived(struct store_call *c, int status)
-{
-    return err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ARCHIVED,
-                    "%d InvalidObjectState: the object is archived (Glacier) and cannot be read as it is", status);
-}
-
 void s3_refused(struct store_call *c, int status)
 {
     static const struct s3_reply nothing;
@@ -385,7 +373,10 @@ void s3_refused(struct store_call *c, int status)
     if (c->got.len && parse(c, &a, ERR_IGNORED) < 0)
         a = &nothing;
     if (str_eq(a->code, STR("InvalidObjectState"))) {
-        call_end(c, archived(c, status));
+        /* More permissions or other credentials would not help. */
+        call_end(c, err_fail(&c->err, ERR_UNSUPPORTED, CIS_OBJECT_ARCHIVED,
+                             "%d InvalidObjectState: the object is archived (Glacier) and cannot be read as it is",
+                             status));
         return;
     }
     struct redirect place;

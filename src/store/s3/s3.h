@@ -76,6 +76,9 @@ int s3_late_status(struct store_call *c, int status);
 /* Ends a failed call with its error, or repeats it after a redirect to another region. */
 void s3_refused(struct store_call *c, int status);
 
+/* call_steps.answered of a request whose reply has no document. */
+void s3_end(struct store_call *c, int status);
+
 /* Sets reply.object from the headers. `whole`: they describe the whole object. */
 void s3_describe(struct store_call *c, bool whole);
 

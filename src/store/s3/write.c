@@ -75,7 +75,7 @@ static void keep_version(struct store_call *c)
         c->job.reply.version = call_keep(c, version);
 }
 
-static void simple_end(struct store_call *c, int status)
+void s3_end(struct store_call *c, int status)
 {
     if (c->success && c->job.op == JOB_DELETE)
         keep_version(c);
@@ -200,10 +200,9 @@ static void answered_begin(struct store_call *c, int status)
         s3_refused(c, status);
     } else if (s3_parse(c, S3_BEGUN, &a)) {
         c->job.reply.upload_id = call_keep(c, a->upload_id);
-        bool has_id = c->job.reply.upload_id.len > 0;
-        if (!has_id)
-            err_set(&c->err, ERR_CORRUPT, "the reply to CreateMultipartUpload has no usable UploadId");
-        call_end(c, has_id ? 0 : call_garbled(&c->err));
+        call_end(c, c->job.reply.upload_id.len ? 0
+                                               : err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID,
+                                                          "the reply to CreateMultipartUpload has no usable UploadId"));
     }
 }
 
@@ -213,9 +212,8 @@ static void begin_with_id(struct store_call *c, const char *method, unsigned num
 {
     auto_sbuf q = SBUF(8192);
     if (number)
-        sbuf_addf(&q, "partNumber=%u&", number);
-    sbuf_adds(&q, "uploadId=");
-    percent_encode(c->job.args.write.upload_id, &q);
+        sbuf_addf(&q, "partNumber=%u", number);
+    percent_encode_param("uploadId", c->job.args.write.upload_id, &q);
     s3_begin(c, method, c->job.args.write.key, sbuf_str(&q));
 }
 
@@ -335,7 +333,7 @@ static void build_abort(struct store_call *c)
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
-const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, simple_end};
+const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, s3_end};
 
 /* ---- DELETE, SWEEP ----------------------------------------------------------------------------------------------- */
 
@@ -343,21 +341,19 @@ static void build_delete(struct store_call *c)
 {
     struct str version = c->job.args.version;
     auto_sbuf q = SBUF(8192);
-    if (version.len) {
-        sbuf_adds(&q, "versionId=");
-        percent_encode(version, &q);
-    }
+    if (version.len)
+        percent_encode_param("versionId", version, &q);
     s3_begin(c, "DELETE", c->job.args.write.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
-const struct call_steps s3_delete_steps = {build_delete, NULL, NULL, simple_end};
+const struct call_steps s3_delete_steps = {build_delete, NULL, NULL, s3_end};
 
 static void build_uploads(struct store_call *c)
 {
     auto_sbuf q = SBUF(8192);
-    sbuf_adds(&q, "encoding-type=url&prefix=");
-    percent_encode(c->job.args.write.key, &q);
+    sbuf_adds(&q, "encoding-type=url");
+    percent_encode_param("prefix", c->job.args.write.key, &q);
     sbuf_adds(&q, "&uploads=");
     s3_begin(c, "GET", STR_NULL, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
@@ -383,8 +379,8 @@ static void page_swept(struct store_call *c)
     if (!s3_document_reply(j->document)->is_truncated || !j->aborted) {
         call_end(c, 0);
     } else if (++j->rounds >= SWEEP_ROUNDS_MAX) {
-        err_set(&c->err, ERR_CORRUPT, "the store keeps listing uploads that were aborted");
-        call_end(c, call_garbled(&c->err));
+        call_end(
+            c, err_fail(&c->err, ERR_CORRUPT, CIS_REPLY_INVALID, "the store keeps listing uploads that were aborted"));
     } else {
         call_go(c, &s3_sweep_steps);
     }
@@ -419,8 +415,7 @@ const struct call_steps s3_sweep_steps = {build_uploads, NULL, NULL, answered_up
 static void build_sweep_one(struct store_call *c)
 {
     auto_sbuf q = SBUF(8192);
-    sbuf_adds(&q, "uploadId=");
-    percent_encode(s3_of(c)->sweeping, &q);
+    percent_encode_param("uploadId", s3_of(c)->sweeping, &q);
     s3_begin(c, "DELETE", c->job.args.write.key, sbuf_str(&q));
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }

@@ -5,8 +5,7 @@
 
 static struct keyspace seen(const char *prefix, const char *const *keys, size_t count)
 {
-    struct keyspace k;
-    keyspace_init(&k, strlen(prefix));
+    struct keyspace k = {.prefix_len = strlen(prefix)};
     for (size_t i = 0; i < count; i++)
         keyspace_see(&k, str_of(keys[i]));
     return k;

@@ -62,7 +62,7 @@ static void every_byte_of_a_key_is_encoded_and_decoded(void **state)
         assert_non_null(strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/%", encoded.ptr[i]));
     assert_non_null(strstr(encoded.ptr, "%00%01"));
     assert_non_null(strstr(encoded.ptr, "%2B%2C-./0"));
-    assert_int_equal(percent_decode(sbuf_str(&encoded), true, &decoded, &err), 0);
+    assert_int_equal(percent_decode(sbuf_str(&encoded), &decoded, &err), 0);
     assert_int_equal(decoded.len, sizeof all);
     assert_memory_equal(decoded.ptr, all, sizeof all);
     sbuf_clear(&encoded);
@@ -78,7 +78,7 @@ static void decode_of_half_an_escape_fails(void **state)
     for (size_t i = 0; i < countof(bad); i++) {
         auto_sbuf b;
         sbuf_init(&b, 64);
-        assert_int_equal(percent_decode(str_of(bad[i]), false, &b, &err), -ERR_CORRUPT);
+        assert_int_equal(percent_decode(str_of(bad[i]), &b, &err), -ERR_CORRUPT);
     }
 }
 
