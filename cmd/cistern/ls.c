@@ -8,8 +8,6 @@
 #include "store/list.h"
 #include "store/single.h"
 #include "util/clock.h"
-#include "util/file.h"
-#include "util/json.h"
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -223,8 +221,7 @@ static void on_list(void *ctx, const struct store_reply *r, const struct store_o
     for (size_t i = 0; i < count && !enough; i++)
         enough = take_object(l, &objects[i]);
     pthread_mutex_unlock(&l->lock);
-    sbuf_clear(&l->token);
-    sbuf_add(&l->token, next_token);
+    sbuf_set(&l->token, next_token);
     if (enough || next_token.len == 0)
         over(l, NULL);
     else
@@ -423,12 +420,6 @@ static void set_store(struct ls *l, struct store *s)
         l->dir_len--;
 }
 
-/* A bucket may be empty. A prefix without objects is usually a mistyped one. */
-static bool may_be_empty(const struct ls *l)
-{
-    return store_prefix(l->store).len == 0 && l->excluded == 0;
-}
-
 static int found_nothing(const struct ls *l, const char *uri)
 {
     struct err err;
@@ -518,5 +509,7 @@ int verb_ls(int argc, char **argv)
     }
     if (flags.sum)
         print_sum(&l);
-    return l.names + l.objects > 0 || may_be_empty(&l) ? EXIT_DONE : found_nothing(&l, argv[1]);
+    /* A bucket may be empty. A prefix without objects is usually a mistyped one. */
+    bool may_be_empty = store_prefix(l.store).len == 0 && l.excluded == 0;
+    return l.names + l.objects > 0 || may_be_empty ? EXIT_DONE : found_nothing(&l, argv[1]);
 }

@@ -5,7 +5,6 @@
 #include "keeper/keeper.h"
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/stat.h>

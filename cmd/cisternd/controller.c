@@ -17,7 +17,6 @@
 #include "util/clock.h"
 #include "util/env.h"
 #include "util/log.h"
-#include "util/names.h"
 #include <limits.h>
 #include <semaphore.h>
 #include <stdio.h>

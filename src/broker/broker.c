@@ -9,7 +9,6 @@
 #include "publish.h"
 #include "refusal_limit.h"
 #include "util/clock.h"
-#include <stdio.h>
 
 #define CHECK_NS (60 * NS_PER_SECOND)
 #define CHECK_SOON_NS (2 * NS_PER_SECOND) /* interval while no certificate is served, or after a failed check */

@@ -4,7 +4,6 @@
 #include "util/hash.h"
 #include "util/map.h"
 #include "util/thread.h"
-#include <stdio.h>
 
 #define REFUSED_PAUSE_NS (20 * NS_PER_SECOND)
 

@@ -72,12 +72,6 @@ static void give_up(struct mail *m)
     store_writable_cancel(&q->writable);
 }
 
-static int too_late(const struct probe_request *q, struct err *err)
-{
-    return err_fail(err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT, "bucket '%.*s': the store did not finish its reply in time",
-                    STR_FMT(store_bucket(q->store)));
-}
-
 /* *ret_late: the request took too long and was cancelled. */
 static void await(struct probe_request *q, bool *ret_late)
 {
@@ -112,7 +106,8 @@ static int put(struct probe_request *q, struct err *err)
     bool is_late;
     await(q, &is_late);
     if (is_late && q->code < 0)
-        return too_late(q, err);
+        return err_fail(err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT,
+                        "bucket '%.*s': the store did not finish its reply in time", STR_FMT(store_bucket(q->store)));
     return q->code < 0 ? err_copy(err, &q->err) : 0;
 }
 

@@ -59,11 +59,6 @@ static int check_method(const struct route_request *w, enum spec_identity method
     return 0;
 }
 
-static struct route to_driver(const struct route_request *w)
-{
-    return (struct route){.kind = ROUTE_DRIVER, .creds = w->creds, .region = w->spec->source.region};
-}
-
 static struct route to_secret(const struct route_request *w, const char *ns, const char *name)
 {
     return (struct route){.kind = ROUTE_SECRET, .creds = w->creds, .ns = ns, .name = name};
@@ -109,7 +104,7 @@ static int find_first(const struct route_request *w, enum spec_identity method, 
         return 0;
     }
     if (method == IDENTITY_METADATA || (method == IDENTITY_AUTO && !account && w->rules->allow_driver)) {
-        *ret = to_driver(w);
+        *ret = (struct route){.kind = ROUTE_DRIVER, .creds = w->creds, .region = w->spec->source.region};
         return 0;
     }
     if (!account)

@@ -2,7 +2,6 @@
 #include "order.h"
 #include "util/hash.h"
 #include <inttypes.h>
-#include <stdio.h>
 
 enum { NAME_HASH_BYTES = 16 };
 

@@ -101,11 +101,6 @@ bool release_is_kept_by(const json *pv)
     return !str_eq(policy, STR("Delete")) || str_eq(phase, STR("Bound")) || str_eq(phase, STR("Available"));
 }
 
-static uint64_t age_ns(int64_t since_ns, int64_t now_ns)
-{
-    return now_ns > since_ns ? (uint64_t)(now_ns - since_ns) : 0;
-}
-
 static enum release_action node_next(const struct api_volume *v, const struct volume_context *s, uint64_t *ret_again_ns)
 {
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
@@ -113,7 +108,7 @@ static enum release_action node_next(const struct api_volume *v, const struct vo
         return gone && gone->status != API_FALSE ? ACTION_NODE_BACK : ACTION_NONE;
     if (!gone || gone->status == API_FALSE)
         return ACTION_NODE_ABSENT;
-    uint64_t age = age_ns(gone->since_ns, s->now_ns);
+    uint64_t age = s->now_ns > gone->since_ns ? (uint64_t)(s->now_ns - gone->since_ns) : 0;
     uint64_t limit = gone->status == API_TRUE ? s->tombstone_ns : s->node_gone_grace_ns;
     if (age < limit) {
         *ret_again_ns = limit - age;

@@ -7,7 +7,6 @@
 #include "util/log.h"
 #include "util/metric.h"
 #include "util/names.h"
-#include <stdio.h>
 
 #define NODE_LEASES "kube-node-lease"
 #define GRACE_NS (600 * NS_PER_SECOND)

@@ -7,7 +7,6 @@
 #include "util/thread.h"
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
 
 #define START_NS (10 * NS_PER_SECOND)

@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 
@@ -50,11 +49,6 @@ struct jobs {
     unsigned running;
     bool stopping;
 };
-
-static bool is_export(enum job_kind kind)
-{
-    return kind != JOB_HYDRATE;
-}
 
 static const char *kind_name(enum job_kind kind)
 {
@@ -106,7 +100,7 @@ static struct driver_job *find_job(struct jobs *j, const char *id, enum job_kind
 {
     struct driver_job *job;
     list_foreach (&j->all, job, in_jobs)
-        if (strcmp(job->id, id) == 0 && is_export(job->kind) == is_export(kind))
+        if (strcmp(job->id, id) == 0 && (job->kind == JOB_HYDRATE) == (kind == JOB_HYDRATE))
             return job;
     return NULL;
 }

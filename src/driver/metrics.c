@@ -103,12 +103,6 @@ static void count_requests(struct mount_metrics *m)
     m->counted = now;
 }
 
-static void mount_metrics_update(struct mount_metrics *m)
-{
-    count_handovers(m);
-    count_requests(m);
-}
-
 /* ---- pools and volumes ------------------------------------------------------------------------------------------- */
 
 struct phase_count {
@@ -267,7 +261,8 @@ static int64_t seconds_since(int64_t wall_ns)
 static void update_all(struct driver_metrics *g)
 {
     struct node_sums sums = {0};
-    mount_metrics_update(g->mounts);
+    count_handovers(g->mounts);
+    count_requests(g->mounts);
     for (size_t i = 0; i < g->count; i++)
         add_pool(g, &g->pools[i], &sums);
     metric_set(g->inflight, (int64_t)sums.hydrations);

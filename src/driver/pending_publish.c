@@ -116,11 +116,6 @@ static int check_pod(const struct pending_publish *w, bool *had_siblings, struct
     return 0;
 }
 
-static int not_yet(const struct volume *v, const char *progress, struct err *err)
-{
-    return err_fail(err, ERR_AGAIN, CIS_VOLUME_NOT_READY, "volume '%s': not ready: %s", v->spec->id.text, progress);
-}
-
 static int failed(const struct driver *d, const struct volume *v, const char *why, const struct driver_job_view *job,
                   struct err *err)
 {
@@ -158,7 +153,7 @@ int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct v
             return failed(d, v, job.start.code ? job.start.text : text, &job, err);
         uint64_t now_ns = clock_now_ns(), next_ns = now_ns + clock_doubled_ns(looks, LOOK_FIRST_NS, LOOK_LAST_NS);
         if (now_ns >= end_ns || !rpc_sleep_until(call, min_u64(next_ns, end_ns)))
-            return not_yet(v, text, err);
+            return err_fail(err, ERR_AGAIN, CIS_VOLUME_NOT_READY, "volume '%s': not ready: %s", v->spec->id.text, text);
     }
     return 0;
 }

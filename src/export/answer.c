@@ -52,7 +52,24 @@ static bool feed_parts(struct upload *u, enum transfer_op op)
     return true;
 }
 
-static void complete(struct upload *u);
+static void complete(struct upload *u)
+{
+    struct err err;
+    if (file_lease_check(&u->lease, &err) < 0) {
+        upload_drop(u, AFTER_WAIT, &err);
+        return;
+    }
+    const struct logbook_part *parts = u->multi->parts;
+    u->part.list = xrealloc(u->part.list, u->part.count, sizeof *u->part.list);
+    for (unsigned i = 0; i < u->part.count; i++)
+        u->part.list[i] = (struct store_part){.number = i + 1,
+                                              .etag = str_of(parts[i].etag),
+                                              .digest = parts[i].digest,
+                                              .size_bytes = parts[i].size_bytes};
+    u->sum.whole = parts_join(parts, u->part.count);
+    u->sum.composite = parts_composite(parts, u->part.count);
+    upload_become(u, UPLOAD_COMPLETING);
+}
 
 bool upload_feed(struct upload *u)
 {
@@ -166,25 +183,6 @@ static void began(struct upload *u, const struct transfer_answer *a)
         u->part.left = u->part.count;
         upload_become(u, UPLOAD_SENDING);
     }
-}
-
-static void complete(struct upload *u)
-{
-    struct err err;
-    if (file_lease_check(&u->lease, &err) < 0) {
-        upload_drop(u, AFTER_WAIT, &err);
-        return;
-    }
-    const struct logbook_part *parts = u->multi->parts;
-    u->part.list = xrealloc(u->part.list, u->part.count, sizeof *u->part.list);
-    for (unsigned i = 0; i < u->part.count; i++)
-        u->part.list[i] = (struct store_part){.number = i + 1,
-                                              .etag = str_of(parts[i].etag),
-                                              .digest = parts[i].digest,
-                                              .size_bytes = parts[i].size_bytes};
-    u->sum.whole = parts_join(parts, u->part.count);
-    u->sum.composite = parts_composite(parts, u->part.count);
-    upload_become(u, UPLOAD_COMPLETING);
 }
 
 /* All requests have ended, and at least one had failed. */

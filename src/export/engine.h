@@ -53,8 +53,6 @@ enum marker_step { MARKER_NONE, MARKER_UNSEEN, MARKER_SEEN };
 
 enum { NO_FILE = -1 };
 
-struct export_run;
-
 /* The parts in which a file is hashed and sent. */
 struct upload_parts {
     uint64_t bytes;            /* of each but the last */

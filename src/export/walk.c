@@ -103,12 +103,6 @@ static int read_entries(struct tree_walk *w, DIR *d, struct err *err)
     return errno ? report_error(w, sbuf_str(&w->path), errno, "read the directory", err) : 0;
 }
 
-/* ext4 creates it at the top of every file system; its content matters only if fsck put files there. */
-static bool is_made_by_mkfs(const struct tree_walk *w)
-{
-    return str_eq(sbuf_str(&w->path), STR("lost+found"));
-}
-
 static int read_directory(struct tree_walk *w, struct err *err)
 {
     auto_dir d = dir_stream(path_open(w->top, w->path.len ? w->path.ptr : ".", O_RDONLY | O_DIRECTORY));
@@ -125,7 +119,8 @@ static int read_directory(struct tree_walk *w, struct err *err)
         return w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_RECORDS, err);
     w->empty = true;
     int r = read_entries(w, d, err);
-    if (r == 0 && w->empty && w->directory_len > 0 && !is_made_by_mkfs(w))
+    /* ext4 creates lost+found at the top of every file system; its content matters only if fsck put files there. */
+    if (r == 0 && w->empty && w->directory_len > 0 && !str_eq(sbuf_str(&w->path), STR("lost+found")))
         r = w->sink->on_skip(w->sink->ctx, sbuf_str(&w->path), WALK_EMPTY_DIRECTORY, err);
     return r;
 }
@@ -136,8 +131,7 @@ static void pop_directory(struct tree_walk *w)
     size_t end = w->todo.len - 1, from = end;
     while (from > 0 && w->todo.ptr[from - 1] != '\0')
         from--;
-    sbuf_clear(&w->path);
-    sbuf_add(&w->path, (struct str){w->todo.ptr + from, end - from});
+    sbuf_set(&w->path, (struct str){w->todo.ptr + from, end - from});
     w->directory_len = w->path.len;
     sbuf_cut(&w->todo, from);
 }

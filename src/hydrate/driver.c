@@ -182,8 +182,3 @@ void driver_init(struct hydrate_driver *d)
     d->tick.fire = tick;
     d->climb.fire = climb;
 }
-
-void driver_start(struct hydrate *h)
-{
-    loop_post(h->driver.loop, &h->driver.begin);
-}

@@ -8,8 +8,6 @@
 #include "io/pool.h"
 #include <stdatomic.h>
 
-struct hydrate;
-
 #define TICK_NS (100 * NS_PER_MS) /* of the driver */
 
 enum driver_state {
@@ -33,4 +31,3 @@ struct hydrate_driver {
 };
 
 void driver_init(struct hydrate_driver *d);
-void driver_start(struct hydrate *h);

@@ -218,7 +218,7 @@ int hydrate_start(const struct hydrate_options *o, struct target *own_target, st
         return r;
     }
     *ret = h;
-    driver_start(h);
+    loop_post(h->driver.loop, &h->driver.begin);
     return 0;
 }
 

@@ -192,7 +192,7 @@ static void stop_all(struct hydrate_lane *l)
         job_stop(j);
     large_stop(l);
     if (l == &l->h->lanes[0])
-        lister_stop(&l->h->lister);
+        store_single_cancel(&l->h->lister.single);
 }
 
 static void deliver_wake(struct mail *m)

@@ -10,8 +10,6 @@
 #include <stdatomic.h>
 
 struct hydrate;
-struct hydrate_job;
-struct hydrate_large;
 
 struct hydrate_lane {
     struct hydrate *h;

@@ -13,7 +13,6 @@
 #include "store/store.h"
 #include "util/list.h"
 
-struct hydrate;
 struct hydrate_lane;
 
 struct hydrate_large {

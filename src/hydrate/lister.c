@@ -79,8 +79,7 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
         space_reserve(h, o->size_bytes);
         return 0;
     }
-    sbuf_clear(&h->lister.path);
-    sbuf_add(&h->lister.path, sub);
+    sbuf_set(&h->lister.path, sub);
     if (sub.len)
         sbuf_addc(&h->lister.path, '/');
     sbuf_add(&h->lister.path, current(h)->keeps_prefix ? o->key : rest);
@@ -284,11 +283,6 @@ static void next_source(struct hydrate *h)
     }
     h->lister.strip = store_prefix(s->store).len;
     start_listing(h);
-}
-
-void lister_stop(struct hydrate_lister *l)
-{
-    store_single_cancel(&l->single);
 }
 
 static void deliver_next(struct mail *m)

@@ -11,8 +11,6 @@
 #include "store/single.h"
 #include <pthread.h>
 
-struct hydrate;
-
 struct hydrate_lister {
     pthread_mutex_t lock;
     struct store_listing *listing;
@@ -35,6 +33,5 @@ struct hydrate_lister {
 void lister_init(struct hydrate_lister *l);
 void lister_done(struct hydrate_lister *l);
 must_check int lister_prepare(struct hydrate *h, struct err *err);
-void lister_start(struct hydrate *h);       /* driver */
-void lister_cancel(struct hydrate *h);      /* any thread */
-void lister_stop(struct hydrate_lister *l); /* lane 0's loop: cancels the request before the listing */
+void lister_start(struct hydrate *h);  /* driver */
+void lister_cancel(struct hydrate *h); /* any thread */

@@ -20,16 +20,11 @@ void progress_done(struct hydrate_progress *p)
     pthread_mutex_destroy(&p->lock);
 }
 
-static bool phase_may_follow(enum hydrate_phase from, enum hydrate_phase to)
-{
-    return to > from && from < HYDRATE_DONE;
-}
-
 void phase_become(struct hydrate *h, enum hydrate_phase phase)
 {
     struct hydrate_progress *p = &h->progress;
     auto_lock(&p->lock);
-    assert(phase_may_follow(p->phase, phase));
+    assert(phase > p->phase && p->phase < HYDRATE_DONE);
     p->phase = phase;
     if (phase >= HYDRATE_DONE && !p->was_complete)
         p->finished_ns = phase == HYDRATE_DONE && journal_is_complete(h->journal) ? journal_completed_ns(h->journal)

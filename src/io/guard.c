@@ -2,7 +2,6 @@
 #include "io/guard.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdio.h>
 
 /* IPv4 addresses are kept as IPv6 maps them: one comparison serves both. */
 enum { BYTES = 16, MAPPED_BITS = 96 };

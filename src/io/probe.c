@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe.h"
 #include "io/loop.h"
-#include "util/file.h"
 #include "util/thread.h"
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -205,13 +205,6 @@ static void job_go_elsewhere(struct web_job *j)
     curl_multi_add_handle(j->web->multi, j->easy);
 }
 
-/* Lets libcurl run it now, and not at its next timer. */
-static void job_run(struct web_job *j)
-{
-    curl_easy_pause(j->easy, CURLPAUSE_RECV);
-    curl_easy_pause(j->easy, CURLPAUSE_CONT);
-}
-
 static void job_step(struct web_job *j)
 {
     unsigned steps = j->steps;
@@ -224,8 +217,11 @@ static void job_step(struct web_job *j)
         job_go_elsewhere(j);
     else if (steps & STEP_RESUME)
         curl_easy_pause(j->easy, CURLPAUSE_CONT);
-    else if (steps & STEP_RUN)
-        job_run(j);
+    else if (steps & STEP_RUN) {
+        /* Lets libcurl run it now, and not at its next timer. */
+        curl_easy_pause(j->easy, CURLPAUSE_RECV);
+        curl_easy_pause(j->easy, CURLPAUSE_CONT);
+    }
 }
 
 /* ---- a turn ------------------------------------------------------------------------------------------------------ */

@@ -81,13 +81,6 @@ static bool is_replaced(const struct keeper *k, int c)
     return false;
 }
 
-/* Our mount processes end before the new keeper starts its own. */
-static void hand_over(struct keeper *k, int c)
-{
-    kill_processes(k);
-    k->stop = give_all(k, k->clients[c].fd) && is_replaced(k, c);
-}
-
 static int send_status(struct keeper *k, int c, const char *id, struct err *err)
 {
     int r = 0;
@@ -168,8 +161,10 @@ static void on_request(struct keeper *k, int c, const struct wire_msg *m, struct
     case WIRE_TAKE_OVER:
         r = check_taker(k, m, &err);
         client = r < 0 ? c : NO_CLIENT;
-        if (r == 0)
-            hand_over(k, c);
+        if (r == 0) {
+            kill_processes(k); /* before the new keeper starts its own */
+            k->stop = give_all(k, k->clients[c].fd) && is_replaced(k, c);
+        }
         break;
     case WIRE_DROP:
         client = NO_CLIENT;

@@ -69,12 +69,6 @@ void kube_job_settle(struct kube_job *j, const struct err *err)
     loop_timer_set(j->kube->loop, &j->timer, 0);
 }
 
-static void job_wait(struct kube_job *j, uint64_t delay_ns)
-{
-    job_become(j, JOB_WAITING);
-    loop_timer_set(j->kube->loop, &j->timer, delay_ns);
-}
-
 void kube_job_settle_cancelled(struct kube_job *j, const char *why)
 {
     struct err err;
@@ -355,10 +349,12 @@ static void failed(struct kube_job *j, const struct answer_outcome *out, const s
     uint64_t wait;
     if (out->is_expired && j->request.verb == KUBE_LIST && j->next_page && j->restarts < RESTARTS_MAX)
         list_restart(j);
-    else if (may_try_again(j, out, err, &wait))
-        job_wait(j, wait);
-    else
+    else if (may_try_again(j, out, err, &wait)) {
+        job_become(j, JOB_WAITING);
+        loop_timer_set(j->kube->loop, &j->timer, wait);
+    } else {
         kube_job_settle(j, err);
+    }
 }
 
 static void on_answer(void *ctx, const struct web_result *r)

@@ -4,7 +4,6 @@
 #include "util/heap.h"
 #include "util/map.h"
 #include "util/thread.h"
-#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
 #include "util/encode.h"
-#include <assert.h>
 #include <stdio.h>
 
 static const struct form {

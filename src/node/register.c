@@ -37,11 +37,6 @@ struct registration {
 
 /* ---- deciding on a registration ---------------------------------------------------------------------------------- */
 
-static uint64_t retry_after_ns(unsigned refusals)
-{
-    return clock_doubled_ns(refusals ? refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
-}
-
 bool registration_is_due(const struct registration_view *v)
 {
     switch (v->place) {
@@ -58,7 +53,8 @@ bool registration_is_due(const struct registration_view *v)
         return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
     case PLACE_OURS:
         /* After a refusal the kubelet does not ask again by itself. */
-        return v->refused && v->published_ns >= retry_after_ns(v->refusals);
+        return v->refused && v->published_ns >=
+                                 clock_doubled_ns(v->refusals ? v->refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
     }
     return false;
 }

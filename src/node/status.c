@@ -219,12 +219,6 @@ static bool is_past_deadline(const struct status_writer *w, int64_t since_ns)
     return deadline_ns && since_ns && w->now_ns > since_ns + (int64_t)deadline_ns;
 }
 
-/* The export deadline has passed since the last pod with write access, without a successful export. */
-static bool is_stalled(const struct status_writer *w)
-{
-    return is_due(w) && is_past_deadline(w, w->f->use.unpublished_ns);
-}
-
 static void set_exporting(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
@@ -246,7 +240,7 @@ static void set_exported(struct status_writer *w)
         SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             verdict_missing_files(e), e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the cause is unknown");
-    else if (is_stalled(w))
+    else if (is_due(w) && is_past_deadline(w, w->f->use.unpublished_ns))
         SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
             "no export succeeded within export.deadline; the data is kept on the node");
     else if (is_due(w))
@@ -404,18 +398,14 @@ static enum api_phase set_failure(struct status_writer *w)
     return reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
 }
 
-static enum api_phase set_unreadable(struct status_writer *w)
-{
-    set_from_err(w, API_HEALTHY, API_REASON_UNREADABLE, w->o->failure);
-    return API_PHASE_FAILED;
-}
-
 /* Sets the conditions, and returns the phase. */
 static enum api_phase set_conditions(struct status_writer *w)
 {
     const struct action_outcome *o = w->o;
-    if (!w->f)
-        return set_unreadable(w);
+    if (!w->f) {
+        set_from_err(w, API_HEALTHY, API_REASON_UNREADABLE, w->o->failure);
+        return API_PHASE_FAILED;
+    }
     if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_GONE)
         return set_released(w);
     if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_HELD)

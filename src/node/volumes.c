@@ -140,11 +140,6 @@ static int act(struct agent *a, const struct api_volume *order, const struct obs
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t write_interval_ns(struct agent *a)
-{
-    return max_u64(WRITE_NS, orders_active(a->orders) * WRITE_EACH_NS);
-}
-
 static bool usage_moved(const struct api_volume *before, const struct api_volume *now)
 {
     uint64_t a = before->status.used_bytes, b = now->status.used_bytes;
@@ -160,7 +155,7 @@ static bool is_worth_a_write(struct agent *a, const struct api_volume *before, c
     case STATUS_USAGE:
         return since_ns >= USAGE_NS && usage_moved(before, now);
     case STATUS_PROGRESS:
-        return since_ns >= write_interval_ns(a);
+        return since_ns >= max_u64(WRITE_NS, orders_active(a->orders) * WRITE_EACH_NS);
     case STATUS_CHANGED:
         return true;
     }

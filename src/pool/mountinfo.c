@@ -3,7 +3,6 @@
 #include "util/file.h"
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 
 /* A node with ten thousand mounts has 2 MiB of mountinfo. */
 enum { MOUNTINFO_MAX = 64 << 20 };

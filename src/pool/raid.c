@@ -3,7 +3,6 @@
 #include "pool/mount.h"
 #include "tool.h"
 #include "util/log.h"
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/mount.h>

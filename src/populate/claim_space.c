@@ -3,7 +3,6 @@
 #include "api/node.h"
 #include "api/pool.h"
 #include "private.h"
-#include "util/clock.h"
 #include "util/names.h"
 #include <stdio.h>
 

@@ -11,11 +11,6 @@ enum { REASON_MAX = 60, CAUSE_MAX = 600 };
 
 enum { EXIT_KILLED = 128 + 9 };
 
-static const json *state_of(const json *pod)
-{
-    return json_at(json_item(json_at(pod, "status.containerStatuses"), 0), "state");
-}
-
 static bool says(struct populate_event *ret, const char *reason, const char *what, const json *pod, struct str cause,
                  struct str message)
 {
@@ -41,7 +36,7 @@ static bool is_starting(struct str reason)
 bool job_pod_trouble(const json *pod, int64_t now_ns, struct populate_event *ret)
 {
     struct str phase = json_str_at(pod, "status.phase"), reason = json_str_at(pod, "status.reason");
-    const json *state = state_of(pod);
+    const json *state = json_at(json_item(json_at(pod, "status.containerStatuses"), 0), "state");
     struct str waits = json_str_at(state, "waiting.reason"), ended = json_str_at(state, "terminated.reason");
     if (str_eq(ended, STR("OOMKilled")))
         return says(ret, "JobFailed", "was killed on", pod, ended,

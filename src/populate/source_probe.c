@@ -75,11 +75,6 @@ static uint64_t wait_ns(struct populate *p, struct str source, uint64_t generati
     return known->due_ns > now_ns ? known->due_ns - now_ns : 0;
 }
 
-static uint64_t failing_ns(unsigned failures)
-{
-    return clock_doubled_ns(failures - 1, FAILING_NS, FAILING_MAX_NS);
-}
-
 static bool export_failed(const struct api_probe *a)
 {
     return a->tried_export && a->export_err.code;
@@ -104,7 +99,8 @@ static bool note(struct populate *p, struct str source, const struct api_source 
     known->err = got->err;
     known->time_ns = got->time_ns;
     known->failures = fails ? known->failures + 1 : 0;
-    known->due_ns = clock_now_ns() + (fails ? failing_ns(known->failures) : HEALTHY_NS);
+    known->due_ns =
+        clock_now_ns() + (fails ? clock_doubled_ns(known->failures - 1, FAILING_NS, FAILING_MAX_NS) : HEALTHY_NS);
     if (has_recovered)
         known->recovered_ns = clock_now_ns();
     return has_recovered || export_failed(&got->answer);

@@ -45,12 +45,6 @@ static void send_events(struct populate *p, struct key_state *m, const struct ap
         populate_event_send(p, &about, &report);
 }
 
-/* Each computation walks over all volumes of the source: the more there are, the less often. */
-static uint64_t write_every_ns(size_t volumes)
-{
-    return max_u64(WRITE_EVERY_NS, volumes * NS_PER_SECOND / 100);
-}
-
 /* `suspend` and `retry` apply to existing volumes. After a start all volumes are reconciled anyway. */
 static void follow_edit(struct populate *p, struct key_state *m, const struct api_source *s, struct str key)
 {
@@ -102,7 +96,8 @@ int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, str
         return 0;
     if (m) {
         m->written_ns = now_ns;
-        m->pause_ns = write_every_ns(g.count);
+        /* Each computation walks over all volumes of the source: the more there are, the less often. */
+        m->pause_ns = max_u64(WRITE_EVERY_NS, g.count * NS_PER_SECOND / 100);
     }
     return write_status(p, s, take(&after), err);
 }

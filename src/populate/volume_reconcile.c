@@ -35,11 +35,6 @@ static void volume_view_done(struct volume_view *v)
         json_free(v->job_json[i]);
 }
 
-static size_t slot_of(enum job_kind kind)
-{
-    return kind == JOB_HYDRATE ? SLOT_HYDRATE : kind == JOB_HOLD ? SLOT_HOLD : SLOT_EXPORT;
-}
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static int job_seen(void *ctx, struct str, const json *object)
@@ -49,7 +44,7 @@ static int job_seen(void *ctx, struct str, const json *object)
     int r = job_read(object, &job, v->err);
     if (r < 0)
         return r;
-    size_t slot = slot_of(job.kind);
+    size_t slot = job.kind == JOB_HYDRATE ? SLOT_HYDRATE : job.kind == JOB_HOLD ? SLOT_HOLD : SLOT_EXPORT;
     if (!v->job_json[slot])
         v->job_json[slot] = json_copy_of(object);
     return 0;

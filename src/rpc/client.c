@@ -8,7 +8,6 @@
 #include <grpc/grpc_security.h>
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
-#include <stdio.h>
 
 struct rpc_client {
     char *target;                 /* owned: "unix:/path" */

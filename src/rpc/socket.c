@@ -2,7 +2,6 @@
 #include "socket.h"
 #include "util/str.h"
 #include "util/thread.h"
-#include <fcntl.h>
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <poll.h>
@@ -128,9 +127,8 @@ void listener_stop(struct listener *l)
         (void)!write(l->stop_fd, &(uint64_t){1}, sizeof(uint64_t));
         pthread_join(l->thread, NULL);
     }
-    int fds[] = {l->acceptor.fd, l->stop_fd};
-    for (size_t i = 0; i < countof(fds); i++)
-        fd_close(&fds[i]);
+    fd_close(&l->acceptor.fd);
+    fd_close(&l->stop_fd);
     acceptor_done(&l->acceptor);
     grpc_server_credentials_release(l->credentials);
     *l = (struct listener){0};
