@@ -69,6 +69,7 @@ def test_a_run_with_a_stuck_thread_says_so_after_ten_minutes(tmp_path, verb, nam
         until = time.monotonic() + 12 * minute
         while time.monotonic() < until:  # a run may wait for its store for any time
             assert probe(verb, volume).returncode == 0
+            time.sleep(0.1)
         thread, = threads.find(run.pid, name)
         threads.stop(thread)
         began = time.monotonic()

@@ -13,6 +13,7 @@ import grpc
 import grpc_tools
 from grpc_tools import protoc
 
+from integration.lib.patience import pause
 from paths import BUILD, TOP
 
 MIB = 1 << 20
@@ -207,12 +208,13 @@ class Driver(Child):
 
 
 def processes():
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def command_line(pid):
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
 
@@ -244,10 +246,10 @@ def mounts():
 
 
 def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
+        assert time.monotonic() < began + seconds, "it did not come to pass"
+        pause(began)
 
 
 def ask_until_ready(driver, volume, pod="pod", seconds=60):

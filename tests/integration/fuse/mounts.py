@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+from integration.lib.patience import pause
 from paths import BUILD
 
 KEEPER = BUILD / "bin/cistern-keeper"
@@ -31,10 +32,10 @@ def name_open_file(fd, path):
 
 
 def wait_for(what, condition, seconds=60.0):
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"waited {seconds} s for: {what}"
-        time.sleep(0.01)
+        assert time.monotonic() < began + seconds, f"waited {seconds} s for: {what}"
+        pause(began)
 
 
 def as_user(uid, act, gid=None, groups=()):

@@ -12,6 +12,7 @@ import uuid
 import grpc
 
 from integration.csi.driver import Child, Client, capability, csi
+from integration.lib.patience import pause
 from paths import BUILD
 from servers.kubernetes import ApiError
 
@@ -23,13 +24,13 @@ MIB, GIB = 1 << 20, 1 << 30
 
 def eventually(look, seconds=60, what=None):
     """The first answer of `look` that is true."""
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         answer = look()
         if answer:
             return answer
-        assert time.monotonic() < end, f"not within {seconds} s: {what or look}"
-        time.sleep(0.05)
+        assert time.monotonic() < began + seconds, f"not within {seconds} s: {what or look}"
+        pause(began, 0.05)
 
 
 def condition(kind, status, reason, message=""):
