@@ -459,10 +459,12 @@ def test_every_value_of_the_chart_changes_something(rendered):
     needs = {"metrics.enabled": alerts, "metrics.runbookURL": alerts, "pools": {"storageClasses": []},
              "identity.gke.project": gke, "identity.gke.identityProvider": gke}
 
+    without = helm({}).stdout
+
     def acts(key):
         base = needs.get(key, {})
         done = helm({**base, key: asked[key]}, check=False)
-        return done.stdout != helm(base).stdout, done.stderr
+        return done.stdout != (helm(base).stdout if base else without), done.stderr
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         done = dict(zip(asked, pool.map(acts, asked)))

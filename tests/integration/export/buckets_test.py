@@ -199,7 +199,7 @@ CUTS, RUNS = 8, 60
 def test_killed_at_any_moment_it_ends_right_and_leaves_no_upload(export, tmp_path):
     """Up to three runs are cut before one ends; a run that has little left to do may end before its call comes."""
     fill(export)
-    export.write("ckpt/step-3/large.pt", 60 * MIB)
+    export.write("ckpt/step-3/large.pt", 28 * MIB)
     calls = kills.count_calls(export.command(), export.environment, tmp_path)
     chance, cut, runs = random.Random(6), 0, 0
     while cut < CUTS and runs < RUNS:
@@ -216,7 +216,7 @@ def test_killed_at_any_moment_it_ends_right_and_leaves_no_upload(export, tmp_pat
 
 
 def test_a_removed_file_whose_upload_was_cut_leaves_nothing_at_the_server(export):
-    big = export.write("big", 200 * MIB)
+    big = export.write("big", 60 * MIB)
     kills.kill_after_a_part(export.command(), export.environment)
     wait_until_nothing_arrives(export)
     assert export.remains()

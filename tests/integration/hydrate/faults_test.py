@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from paths import CISTERN
+from paths import CISTERN, files_below
 from servers.answering import Answering
 from servers.bucket import KEYS
 
-from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket, files
+from .lib import DONE, MISMATCH, SOME_FAILED, TRANSIENT, Bucket
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asan]
 OBJECTS = ("s/:200:30Ki", "l/:2:20Mi")
@@ -60,7 +60,7 @@ def test_a_lie_about_length_or_range_is_a_sentence_or_the_right_bytes(bucket, tm
     code, end, errors = bucket.hydrate(prefix, tmp_path / "out", *QUICK)
     assert bucket.fired()[0] > 0 and code in (DONE, MISMATCH, SOME_FAILED, TRANSIENT)
     assert len([e for e in errors if "object" in e]) == end["failed"] == end["found"] - end["hydrated"]
-    assert len(files(tmp_path / "out")) == end["hydrated"]
+    assert len(files_below(tmp_path / "out")) == end["hydrated"]
     check(bucket, tmp_path / "out", prefix)
 
 
@@ -72,7 +72,7 @@ def test_an_object_that_changed_is_an_error_with_both_generations(bucket, tmp_pa
     assert end["failed"] == 1 and end["hydrated"] == end["found"] - 1
     assert errors[0]["error"]["code"] == "CHANGED"
     assert errors[-1]["error"]["id"] == "CIS1513" and "list the source again" in errors[-1]["error"]["message"]
-    assert len(files(tmp_path / "out")) == end["hydrated"]  # nothing of it is kept
+    assert len(files_below(tmp_path / "out")) == end["hydrated"]  # nothing of it is kept
 
 
 @pytest.mark.parametrize("prefix", ["s/", "l/"])
@@ -82,7 +82,7 @@ def test_bytes_that_stay_wrong_are_never_kept(bucket, tmp_path, prefix):
     assert code == MISMATCH
     assert errors[0]["error"]["id"] == "CIS1422"
     assert errors[0]["object"].endswith("1")
-    assert len(files(tmp_path / "out")) == end["hydrated"] < end["found"]
+    assert len(files_below(tmp_path / "out")) == end["hydrated"] < end["found"]
 
 
 MALFORMED = [
@@ -131,7 +131,7 @@ def test_one_object_that_is_gone_is_left_out_if_that_is_asked_for(bucket, tmp_pa
     code, end, errors = bucket.hydrate(prefix, tmp_path / "out", "--skip-missing", *QUICK)
     assert (code, errors) == (DONE, [])
     assert (end["missing"], end["failed"], end["hydrated"]) == (1, 0, found - 1)
-    assert len(files(tmp_path / "out")) == found - 1
+    assert len(files_below(tmp_path / "out")) == found - 1
     check(bucket, tmp_path / "out", prefix)
 
 

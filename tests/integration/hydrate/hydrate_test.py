@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from integration.lib.disk import Disk
-from paths import CISTERN
+from paths import CISTERN, files_below
 from servers.bucket import KEYS
 
 from .lib import (DONE, EMPTY, ENVIRONMENT, NO_SPACE, NOT_FOUND, SOME_FAILED, USAGE, Bucket, cistern, files, is_tidy, make_source,
@@ -30,7 +30,7 @@ def test_everything_lands_and_the_numbers_agree(tmp_path, source):
     code, end, errors = summary("hydrate", f"file://{source}/", tmp_path / "out")
     assert (code, errors) == (DONE, [])
     assert tree(tmp_path / "out") == tree(source)
-    assert end["found"] == end["hydrated"] == end["verified"] + end["size_only"] == len(files(source))
+    assert end["found"] == end["hydrated"] == end["verified"] + end["size_only"] == len(files_below(source))
     assert end["bytes"] == sum(p.stat().st_size for p in source.rglob("*") if p.is_file())
     assert is_tidy(tmp_path)
 
@@ -56,7 +56,7 @@ def test_include_and_exclude_choose(tmp_path, source):
 def test_a_dry_run_counts_and_writes_nothing(tmp_path, source):
     done = cistern("hydrate", f"file://{source}/", tmp_path / "out", "--dry-run")
     assert done.returncode == DONE
-    assert f"found {len(files(source))} objects" in done.stdout
+    assert f"found {len(files_below(source))} objects" in done.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -329,7 +329,7 @@ def test_ls_prints_names_sizes_and_sums(tmp_path, source):
     assert sorted(top) == sorted(p.name + ("/" if p.is_dir() else "") for p in source.iterdir())
     lines = [json.loads(x) for x in cistern("ls", "-r", f"file://{source}/", "--json").stdout.splitlines()]
     assert {x["object"]: x["bytes"] for x in lines} == {n.decode(): (source / n.decode()).stat().st_size for n in files(source)}
-    assert cistern("ls", "--sum", f"file://{source}/").stdout.startswith(f"found {len(files(source))} objects")
+    assert cistern("ls", "--sum", f"file://{source}/").stdout.startswith(f"found {len(files_below(source))} objects")
     assert len(cistern("ls", "-r", f"file://{source}/", "--max", "5").stdout.splitlines()) == 5
 
 

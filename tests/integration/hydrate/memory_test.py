@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from paths import CISTERN
+from paths import CISTERN, files_below
 from servers.bucket import KEYS
 
-from .lib import DONE, NO_SPACE, Bucket, files
+from .lib import DONE, NO_SPACE, Bucket
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = pathlib.Path("/sys/fs/cgroup")
@@ -52,7 +52,7 @@ def test_a_run_without_flags_takes_what_a_group_lets_it_have(bucket, tmp_path, m
     with group(mib * MIB) as folder:
         done = run_in(folder, bucket, prefix, tmp_path / "out")
     assert done.returncode == DONE, done.stderr
-    assert len(files(tmp_path / "out")) == count
+    assert len(files_below(tmp_path / "out")) == count
 
 
 def test_too_little_is_a_sentence_and_what_it_advises_works(bucket, tmp_path):

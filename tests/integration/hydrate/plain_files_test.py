@@ -3,7 +3,7 @@
 btrfs, and some FUSE file systems."""
 import pytest
 
-from paths import BUILD
+from paths import BUILD, files_below
 
 from .lib import DENIED, DONE, SOME_FAILED, Bucket, cistern, files, is_tidy, make_source, summary
 
@@ -21,7 +21,7 @@ def test_plain_directory_is_filled(bucket, tmp_path):
     words = ["hydrate", "s3://bench/p/", tmp_path / "out", "--endpoint", bucket.url]
     code, told, errors = summary(*words, **PLAIN)
     assert code == DONE, errors
-    assert told["hydrated"] == 3501 == len(files(tmp_path / "out"))
+    assert told["hydrated"] == 3501 == len(files_below(tmp_path / "out"))
     assert is_tidy(tmp_path)
 
 
@@ -34,7 +34,7 @@ def test_a_listing_that_was_cut_off_is_gone_on_with(bucket, tmp_path):
     code, told, errors = summary(*words, **PLAIN)
     assert code == DONE, errors
     assert told["requests"] < 3501, "begun anew"
-    assert len(files(tmp_path / "out")) == 3501
+    assert len(files_below(tmp_path / "out")) == 3501
 
 
 def test_export_to_a_plain_directory_arrives_and_replaces_nothing(tmp_path):
