@@ -158,7 +158,7 @@
     X(4003, EXPORT_RUNNING, "wait until it ends; `cistern status` shows its progress") \
     X(4006, LEASES_UNSUPPORTED, "run the export as root, or with CAP_LEASE, on a local file system") \
     X(4007, PATH_NOT_A_KEY, "%s it, or leave it out with an exclude pattern") \
-    X(4008, EXPORT_DEADLINE, "close files that are open for writing, or raise export.deadline; the files are kept") \
+    X(4008, EXPORT_DEADLINE, "close files that are open for writing, or raise --deadline (export.deadline of a volume); the files are kept") \
     X(4011, CHECKSUM_UNAVAILABLE, "look at the object, then export again; the file is kept") \
     X(4012, FILE_NOT_EXPORTED, "fix the cause and export again; the file is kept") \
     X(4013, MARKER_WITHHELD, "fix the cause and export again; the marker is sent after all files of its checkpoint") \

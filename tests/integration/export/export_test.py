@@ -322,7 +322,7 @@ def test_the_deadline_ends_the_waiting_and_the_verdict_names_the_file(export):
     export.write("free", 10)
     with open(path, "ab"):
         done = export.run("--deadline", "1s", code=1)
-    assert "CIS4008" in done.stderr
+    assert "CIS4008" in done.stderr and "raise --deadline" in done.stderr
     verdict = export.verdict()
     assert verdict["state"] == "failed" and verdict["done"]["files"] == 1 and verdict["failures"][0]["path"] == "held"
     export.run()
