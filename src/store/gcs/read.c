@@ -141,7 +141,7 @@ static void build_list(struct store_call *c)
 {
     const struct store_page *p = &c->job.args.page;
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
-    percent_encode_param("fields", STR("nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"), &c->url);
+    percent_encode_param("fields", STR("kind,nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"), &c->url);
     if (p->prefix.len)
         percent_encode_param("prefix", p->prefix, &c->url);
     if (p->keys_max)
@@ -194,7 +194,17 @@ static int add_prefixes(struct object_page *page, const json *prefixes, struct e
     return 0;
 }
 
-/* An empty list has no members that identify it: another document must not count as one. */
+/* GCS sends only its kind for an empty list: a document of another server must not count as one. */
+static int check_kind(const json *root, struct err *err)
+{
+    struct str kind = STR_NULL;
+    int r = json_opt_str(root, "kind", &kind, err);
+    if (r == 0 && !str_eq(kind, STR("storage#objects")))
+        r = err_set(err, ERR_CORRUPT, "the reply has no objects, and is not a list of Cloud Storage (kind is '%.*s')",
+                    STR_FMT(str_sub(kind, 0, 64)));
+    return r;
+}
+
 static int check_list(const json *root, const json **ret_items, const json **ret_prefixes, struct err *err)
 {
     if (json_kind_of(root) != '{')
@@ -202,7 +212,10 @@ static int check_list(const json *root, const json **ret_items, const json **ret
     if (json_at(root, "error"))
         return err_set(err, ERR_CORRUPT, "the reply is an error, although its status is a success");
     int r = json_opt_list(root, "items", ret_items, err);
-    return r == 0 ? json_opt_list(root, "prefixes", ret_prefixes, err) : r;
+    if (r == 0)
+        r = json_opt_list(root, "prefixes", ret_prefixes, err);
+    bool is_empty = r == 0 && json_count(*ret_items) + json_count(*ret_prefixes) == 0;
+    return is_empty && !json_at(root, "nextPageToken") ? check_kind(root, err) : r;
 }
 
 int gcs_parse_list(struct str document, struct str after, struct object_page *page, struct sbuf *ret_token,
