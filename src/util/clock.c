@@ -130,10 +130,18 @@ static bool literal(struct str *s, struct str what)
     return true;
 }
 
+static int days_of_month(int year, int month)
+{
+    if (month == 1)
+        return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28;
+    return month == 3 || month == 5 || month == 8 || month == 10 ? 30 : 31;
+}
+
 static bool in_range(const struct tm *tm)
 {
-    return tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday >= 1 && tm->tm_mday <= 31 && tm->tm_hour < 24 &&
-           tm->tm_min < 60 && tm->tm_sec <= 60;
+    return tm->tm_mon >= 0 && tm->tm_mon < 12 && tm->tm_mday >= 1 &&
+           tm->tm_mday <= days_of_month(tm->tm_year + 1900, tm->tm_mon) && tm->tm_hour < 24 && tm->tm_min < 60 &&
+           tm->tm_sec <= 60;
 }
 
 static int64_t fraction(struct str *s)
@@ -205,13 +213,26 @@ int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err)
     return 0;
 }
 
+/* One of `count` names of three letters; *ret is its index. */
+static bool name(struct str *s, const char *names, int count, int *ret)
+{
+    for (int i = 0; i < count; i++)
+        if (literal(s, (struct str){names + 3 * i, 3})) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
 bool time_parse_http(struct str s, int64_t *ret_wall_ns)
 {
-    char text[TIME_TEXT_MAX];
     struct tm tm = {0};
-    snprintf(text, sizeof text, "%.*s", STR_FMT(str_from(s, strlen("Sat, "))));
-    const char *end = strptime(text, "%d %b %Y %H:%M:%S GMT", &tm);
-    return end && !*end && wall_of(&tm, 0, 0, ret_wall_ns);
+    bool ok = name(&s, "SunMonTueWedThuFriSat", 7, &tm.tm_wday) && literal(&s, STR(", ")) &&
+              digits(&s, 2, &tm.tm_mday) && literal(&s, STR(" ")) &&
+              name(&s, "JanFebMarAprMayJunJulAugSepOctNovDec", 12, &tm.tm_mon) && literal(&s, STR(" ")) &&
+              digits(&s, 4, &tm.tm_year) && literal(&s, STR(" ")) && clock_digits(&s, &tm) && literal(&s, STR(" GMT"));
+    tm.tm_year -= 1900;
+    return ok && s.len == 0 && in_range(&tm) && wall_of(&tm, 0, 0, ret_wall_ns);
 }
 
 char *duration_text(uint64_t ns, char *buf)

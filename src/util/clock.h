@@ -43,7 +43,8 @@ char *time_text(int64_t wall_ns, char *buf);
  * years from 1970: the years before 1824 and after 2115. */
 must_check int time_parse(struct str s, int64_t *ret_wall_ns, struct err *err);
 
-/* An HTTP date (Sat, 21 Nov 2026 09:30:00 GMT), as in Date, Last-Modified and Retry-After; else false. */
+/* An HTTP date (Sat, 21 Nov 2026 09:30:00 GMT), as in Date, Last-Modified and Retry-After; else false. The two obsolete
+ * forms of RFC 9110, which no store sends, are not read. */
 must_check bool time_parse_http(struct str s, int64_t *ret_wall_ns);
 
 /* "1.2 s", "350 ms", "2 h 05 min": for people. buf of TIME_TEXT_MAX; returns buf. */
