@@ -21,7 +21,7 @@ struct globals {
     enum log_level log_level;
     uint64_t retries;    /* 0: the default */
     uint64_t timeout_ns; /* 0: the default; how long temporary errors are retried */
-    uint64_t stall_ns;   /* 0: the default; a request without a byte for this long is retried */
+    uint64_t stall_ns;   /* 0: the default; read by request_stall_ns() */
     const char *endpoint;
     const char *profile;
     const char *region;
@@ -90,6 +90,10 @@ sigset_t ending_signals(void);
 
 /* --since as wall clock; NULL: INT64_MIN. */
 must_check int parse_since(const char *since, int64_t *ret, struct err *err);
+
+/* How long a request may receive almost nothing: --stall, or `usual_ns`; at most --timeout, so that one silent request
+ * does not outlast it. */
+uint64_t request_stall_ns(uint64_t usual_ns);
 
 /* Makes the options of a store from the global flags; `uri` is borrowed. */
 struct store_options store_defaults(const char *uri);

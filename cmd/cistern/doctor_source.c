@@ -20,6 +20,11 @@ enum {
 /* A person waits. */
 #define PATIENCE_NS (8 * NS_PER_SECOND)
 
+static uint64_t patience_ns(void)
+{
+    return globals.timeout_ns ? min_u64(globals.timeout_ns, PATIENCE_NS) : PATIENCE_NS;
+}
+
 /* home: the worker's loop until `over` is set; main before and after. */
 struct clock_check {
     struct mail mail;
@@ -51,8 +56,12 @@ static void on_answer(void *ctx, const struct web_result *r)
 static void ask_for_clock(struct mail *m)
 {
     struct clock_check *v = container_of(m, struct clock_check, mail);
-    struct web_request q = {
-        .method = "HEAD", .url = v->url, .timeout_ns = PATIENCE_NS, .ctx = v, .on_head = on_head, .on_done = on_answer};
+    struct web_request q = {.method = "HEAD",
+                            .url = v->url,
+                            .timeout_ns = patience_ns(),
+                            .ctx = v,
+                            .on_head = on_head,
+                            .on_done = on_answer};
     v->asked_ns = clock_wall_ns();
     web_submit(v->d->worker.web, &q);
 }
@@ -134,14 +143,13 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     struct err err;
     struct doctor_store d = {.uri = uri};
     struct store_options o = store_defaults(uri);
-    o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = PATIENCE_NS};
+    o.retry = (struct store_retry){.attempts_max = 2, .elapsed_max_ns = patience_ns()};
     int r = store_open(&o, &d.store, &err);
     if (r < 0) {
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
         return;
     }
-    struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2,
-                              .stall_timeout_ns = globals.stall_ns ? globals.stall_ns : PATIENCE_NS};
+    struct web_options web = {.connect_timeout_ns = PATIENCE_NS / 2, .stall_timeout_ns = request_stall_ns(PATIENCE_NS)};
     store_trust(d.store, &web);
     sem_init(&d.over, 0, 0);
     /* The new threads inherit the mask: only main takes a signal. */

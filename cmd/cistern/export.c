@@ -373,7 +373,7 @@ static int check_apart(const struct export_cmd *j, const char *dir, struct err *
 
 static int start_workers(struct export_cmd *j, struct err *err)
 {
-    struct web_options web = {.stall_timeout_ns = globals.stall_ns};
+    struct web_options web = {.stall_timeout_ns = request_stall_ns(WEB_STALL_NS)};
     size_t want = worker_count(0);
     store_trust(j->store, &web);
     int r = pool_new(POOL_THREADS, &j->pool, err);

@@ -8,6 +8,7 @@
 #include "io/probe.h"
 #include "pool/volume.h"
 #include "store/single.h"
+#include "util/budget.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include <assert.h>
@@ -64,7 +65,8 @@ static const struct opt table[] = {
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",
      "receive at most RATE bytes a second, such as 100M (no limit)", .least = 1},
     {"memory", 0, OPT_BYTES, &flags.memory, "SIZE",
-     "buffer at most SIZE bytes in flight (128Mi, or a quarter of the memory limit)", .least = 1},
+     "buffer at most SIZE bytes in flight, 1Mi or more (128Mi, or a quarter of the memory limit)",
+     .least = SLICE_BYTES},
     {"workers", 0, OPT_U64, &flags.workers, "N", "run N threads, 1 to 32 (processors + 1, at most 16)", .least = 1,
      .most = WORKERS_MAX},
     {"max-errors", 0, OPT_U64, &flags.max_errors, "N", "give up after more than N failed objects (1000)", .least = 1},
@@ -143,7 +145,7 @@ static int from_flags(struct hydrate_cmd *run, const char *uri, struct err *err)
                                   .delete_gone = flags.delete,
                                   .overwrite = flags.overwrite,
                                   .barrier_ns = flags.barrier_ns,
-                                  .stall_ns = globals.stall_ns,
+                                  .stall_ns = request_stall_ns(WEB_STALL_NS),
                                   .durable = flags.fsync,
                                   .no_uring = flags.no_uring};
     int r = 0;
@@ -213,7 +215,7 @@ static int from_volume(struct hydrate_cmd *run, struct target **ret, struct err 
         .size_check = spec->source.size_check,
         .fresh = !flags.resume,
         .barrier_ns = flags.barrier_ns,
-        .stall_ns = globals.stall_ns,
+        .stall_ns = request_stall_ns(WEB_STALL_NS),
     };
     r = volume_sources(run, spec, err);
     if (r < 0)

@@ -318,7 +318,7 @@ static void deliver_start(struct mail *m)
 
 static int start_workers(struct ls *l, struct pool *pool, struct err *err)
 {
-    struct web_options web = {.stall_timeout_ns = globals.stall_ns};
+    struct web_options web = {.stall_timeout_ns = request_stall_ns(WEB_STALL_NS)};
     unsigned count = worker_count(0);
     int r = 0;
     store_trust(l->store, &web);

@@ -186,9 +186,6 @@ int main(int argc, char **argv)
         return usage_error(&err);
     if (globals.verbose && !globals.log_level_text)
         globals.log_level = LOG_INFO;
-    uint64_t stall_ns = globals.stall_ns ? globals.stall_ns : WEB_STALL_NS;
-    if (globals.timeout_ns && globals.timeout_ns < stall_ns)
-        globals.stall_ns = globals.timeout_ns;           /* one silent request must not outlast it */
     globals.no_progress |= globals.log_level < LOG_WARN; /* live lines would overwrite the log */
     log_setup(STDERR_FILENO, globals.log_level, globals.json ? LOG_JSON : LOG_TEXT);
     if (argc < 2) {

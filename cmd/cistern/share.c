@@ -203,6 +203,12 @@ sigset_t ending_signals(void)
 
 /* ---- stores ------------------------------------------------------------------------------------------------------ */
 
+uint64_t request_stall_ns(uint64_t usual_ns)
+{
+    uint64_t ns = globals.stall_ns ? globals.stall_ns : usual_ns;
+    return globals.timeout_ns ? min_u64(ns, globals.timeout_ns) : ns;
+}
+
 struct store_options store_defaults(const char *uri)
 {
     return (struct store_options){

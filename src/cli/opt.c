@@ -99,6 +99,8 @@ static int store_number(const struct opt *o, struct str text, int parsed, uint64
     }
     if (o->most > 0)
         return err_set(err, ERR_INVALID, "'%.*s' is not %" PRIu64 " to %" PRIu64, STR_FMT(text), o->least, o->most);
+    if (o->kind == OPT_BYTES && o->least > 1)
+        return err_set(err, ERR_INVALID, "'%.*s' is not %" PRIu64 " bytes or more", STR_FMT(text), o->least);
     return err_set(err, ERR_INVALID, "'%.*s' is not %s", STR_FMT(text), o->kind == OPT_U64 ? "1 or more" : "above 0");
 }
 

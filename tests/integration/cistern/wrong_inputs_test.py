@@ -72,6 +72,7 @@ ROWS = [
     ("hydrate s3://bench/in/ out --price-read 5", USAGE, "--price-read", "for --dry-run", "add it, or remove"),
     ("export data s3://bench/o/ --price-write 5", USAGE, "--price-write", "for --dry-run", "add it, or remove"),
     ("export data s3://bench/o/ --since 2099-01-01T00:00:00Z", USAGE, "--since", "in the future", "correct it"),
+    ("hydrate s3://bench/in/ out --memory 1", USAGE, "--memory: '1' is not 1048576 bytes or more"),
     ("hydrate s3://bench/in/ out --memory 100T", FULL, "100000000000000 bytes", "Cannot allocate memory", "use --memory 4Mi"),
     ("ls s3://bench/in/ --manifest-out=", USAGE, "--manifest-out", "its FILE is empty", "leave the flag out"),
     ("ls s3://bench/in/ --manifest-out nowhere/list", ENVIRONMENT, "'nowhere/list'", "No such file", "check its file, disk or pipe"),
@@ -347,6 +348,23 @@ def test_a_timeout_includes_the_wait_for_a_silent_store(ports, tmp_path, command
     status, said, _ = run(words, of_keys(ports, tmp_path), tmp_path)
     assert status == TRANSIENT and "did not answer in time" in said, said
     assert time.monotonic() - began < 15  # 30 s and more without --timeout
+
+
+# The store answers the request for its clock, and then nothing.
+@pytest.mark.parametrize(("flags", "least", "most"), [((), 7, 18), (("--timeout", "24s"), 7, 18), (("--timeout", "2s"), 1, 9),
+                                                      (("--stall", "14s"), 13, 24)])
+def test_doctor_waits_for_a_silent_store_as_long_as_its_flags_allow(tmp_path, flags, least, most):
+    def answer(request):
+        if "list-type" in request.path:
+            time.sleep(40)
+        return 200, {}, b""
+
+    with Answering(answer) as server:
+        env = clean_environment(AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
+        began = time.monotonic()
+        _, said, _ = run(["doctor", "s3://bench/in/", "--endpoint", server.url, *flags], env, tmp_path)
+        assert least < time.monotonic() - began < most, said
+        assert "did not answer in time" in said, said
 
 
 def test_a_long_timeout_does_not_make_one_silent_request_longer(ports, tmp_path):
