@@ -141,7 +141,8 @@ static void build_list(struct store_call *c)
 {
     const struct store_page *p = &c->job.args.page;
     gcs_begin(c, "GET", "/storage/v1", STR_NULL);
-    percent_encode_param("fields", STR("kind,nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"), &c->url);
+    percent_encode_param("fields", STR("kind,nextPageToken,prefixes,items(name,size,generation,updated,crc32c)"),
+                         &c->url);
     if (p->prefix.len)
         percent_encode_param("prefix", p->prefix, &c->url);
     if (p->keys_max)
