@@ -205,21 +205,13 @@ static void end_idle_keeper(struct driver_keeper *k)
     reap(k);
 }
 
-/* The mirror may not know yet that the keeper has died. */
-static bool keeper_has_mounts(struct driver_keeper *k)
-{
-    size_t mounts, held = mirror_volumes(k->mirror);
-    return held == 0 || (list_mounts(k, &mounts) && mounts >= held);
-}
-
 /* The descriptors that only the mirror has end with this process. */
 static void wait_for_keeper(struct driver_keeper *k)
 {
     uint64_t end_ns = clock_now_ns() + WAIT_NS;
-    if (keeper_has_mounts(k))
-        return;
-    log_event(LOG_WARN, "waiting for a keeper to take the mounts", "socket", k->socket, NULL);
-    while (!keeper_has_mounts(k) && clock_now_ns() < end_ns)
+    if (mirror_volumes(k->mirror) > 0 && !mirror_is_connected(k->mirror))
+        log_event(LOG_WARN, "waiting for a keeper to take the mounts", "socket", k->socket, NULL);
+    while (mirror_volumes(k->mirror) > 0 && !mirror_is_connected(k->mirror) && clock_now_ns() < end_ns)
         clock_sleep(ANSWER_NS);
 }
 

@@ -27,7 +27,7 @@ struct mirror {
     uint32_t volumes;
     uint64_t connection;   /* only the thread uses it: number of the current connection */
     struct counts counted; /* counts of dropped volumes, minus the initial counts of the present ones */
-    bool connected;
+    int keeper_fd;         /* borrowed: the connection to a keeper that has all copies, or -1 */
 };
 
 static bool is_of(const struct mirror_copy *c, const char *volume_id)
@@ -71,10 +71,17 @@ static void drop(struct mirror *m, const char *volume_id, uint64_t node)
     }
 }
 
-static void set_connected(struct mirror *m, bool on)
+static void set_keeper(struct mirror *m, int sock)
 {
     auto_lock(&m->lock);
-    m->connected = on;
+    m->keeper_fd = sock;
+}
+
+/* Under the lock. The thread may not have seen yet that the keeper died. */
+static bool is_connected(const struct mirror *m)
+{
+    struct pollfd p = {.fd = m->keeper_fd};
+    return m->keeper_fd >= 0 && poll(&p, 1, 0) == 0;
 }
 
 /* Handles one message of the keeper. */
@@ -141,9 +148,10 @@ static void converse(struct mirror *m)
         r = handle_message(m, sock, 5000, &synced, &err);
     if (r == 0)
         r = send_missing(m, sock, &err);
-    set_connected(m, r == 0);
-    if (r == 0)
+    if (r == 0) {
+        set_keeper(m, sock);
         log_connected(sock);
+    }
     while (r == 0) {
         struct pollfd p[2] = {{.fd = sock, .events = POLLIN}, {.fd = m->stop_fd, .events = POLLIN}};
         if (poll(p, 2, -1) > 0 && p[1].revents)
@@ -151,7 +159,7 @@ static void converse(struct mirror *m)
         if (p[0].revents)
             r = handle_message(m, sock, 0, &synced, &err);
     }
-    set_connected(m, false);
+    set_keeper(m, -1);
 }
 
 static void *mirror_thread(void *arg)
@@ -175,6 +183,7 @@ int mirror_start(const char *socket, struct mirror **ret, struct err *err)
     struct mirror *m = xcalloc(1, sizeof(*m));
     m->socket = socket ? str_dup(str_of(socket)) : NULL;
     pthread_mutex_init(&m->lock, NULL);
+    m->keeper_fd = -1;
     m->stop_fd = eventfd(0, EFD_CLOEXEC);
     int e = m->stop_fd < 0 ? errno : thread_start(&m->thread, mirror_thread, m);
     if (e != 0) {
@@ -227,12 +236,12 @@ bool mirror_holds(struct mirror *m, const char *volume_id)
     const struct mirror_copy *c;
     list_foreach (&m->copies, c, in_copies)
         if (is_of(c, volume_id))
-            return m->connected;
+            return is_connected(m);
     return false;
 }
 
 bool mirror_is_connected(struct mirror *m)
 {
     auto_lock(&m->lock);
-    return m->connected;
+    return is_connected(m);
 }

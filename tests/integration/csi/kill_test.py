@@ -13,7 +13,7 @@ import pytest
 
 from integration.fuse.mounts import KEEPER, MOUNT_PROCESS
 
-from .driver import MIB, Client, Driver, command_line, mounts, processes, wait_for
+from .driver import MIB, Client, Driver, command_line, has_ended, mounts, processes, wait_for
 
 Code = grpc.StatusCode
 KILLS = int(os.environ.get("CISTERN_KILLS", "15"))  # fifty before it was called done
@@ -105,6 +105,7 @@ def test_a_driver_that_is_stopped_without_a_keeper_waits_for_the_next_one(driver
     (target / "file").write_text("words")
     keeper, = driver.keeper_pids()
     os.kill(keeper, signal.SIGKILL)
+    wait_for(lambda: has_ended(keeper))
     assert driver.stop() == 0
     assert (target / "file").read_text() == "words"
 
