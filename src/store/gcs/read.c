@@ -213,10 +213,7 @@ static int check_list(const json *root, const json **ret_items, const json **ret
     if (json_at(root, "error"))
         return err_set(err, ERR_CORRUPT, "the reply is an error, although its status is a success");
     int r = json_opt_list(root, "items", ret_items, err);
-    if (r == 0)
-        r = json_opt_list(root, "prefixes", ret_prefixes, err);
-    bool is_empty = r == 0 && json_count(*ret_items) + json_count(*ret_prefixes) == 0;
-    return is_empty && !json_at(root, "nextPageToken") ? check_kind(root, err) : r;
+    return r == 0 ? json_opt_list(root, "prefixes", ret_prefixes, err) : r;
 }
 
 int gcs_parse_list(struct str document, struct str after, struct object_page *page, struct sbuf *ret_token,
@@ -231,6 +228,8 @@ int gcs_parse_list(struct str document, struct str after, struct object_page *pa
         r = check_list(root, &items, &prefixes, err);
     if (r == 0)
         r = json_opt_str(root, "nextPageToken", &token, err);
+    if (r == 0 && json_count(items) + json_count(prefixes) + token.len == 0)
+        r = check_kind(root, err);
     if (r == 0)
         r = add_items(page, items, after, err);
     size_t objects = page->count;

@@ -119,6 +119,7 @@ static void malformed_replies_are_errors(void **state)
         "{\"kind\":\"storage#object\",\"name\":\"a\"}",
         "{\"kind\":\"List\",\"items\":[]}",
         "{\"kind\":1}",
+        "{\"nextPageToken\":\"\"}",
     };
     (void)state;
     for (size_t i = 0; i < countof(bad); i++) {
