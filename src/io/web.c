@@ -276,7 +276,7 @@ static void check_timeouts(struct timer *t)
     struct web_job *j;
     list_foreach (&w->live, j, node) {
         const char *what = NULL;
-        /* Excludes the time in which this thread did not run: on a busy machine, or in a frozen container. */
+        /* While the loop is late, on a busy machine or in a frozen container, bytes wait to be read. */
         j->progress.moved_ns = min_u64(j->progress.moved_ns + late_ns, now);
         if (j->request.timeout_ns && now - j->progress.started_ns >= j->request.timeout_ns)
             what = "the request took longer than its timeout";

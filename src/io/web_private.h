@@ -51,7 +51,7 @@ struct web_job_progress {
     uint64_t received; /* of the reply's body */
     uint64_t started_ns;
     uint64_t first_byte_ns; /* since started_ns */
-    uint64_t moved_ns;      /* when the bytes transferred last sufficed, plus the time in which the loop did not run */
+    uint64_t moved_ns;      /* when the bytes transferred last sufficed, plus the lateness of the loop since then */
     uint64_t moved_bytes;   /* body bytes since then */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
-#include "catalog/journal.h"
+#include "journal_format.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include <fcntl.h>
@@ -22,16 +22,15 @@ static struct journal *open_in(const uint8_t *boot)
     return j;
 }
 
-/* As after a crash of the process: records that were not flushed are lost. */
-/* No test records a greater id. */
 static unsigned whole_count(struct journal *j)
 {
     unsigned count = 0;
-    for (uint64_t id = 0; id < 4096; id++)
+    for (uint64_t id = 0; id < j->whole_words * 64; id++)
         count += journal_is_whole(j, id);
     return count;
 }
 
+/* As after a crash of the process: records that were not flushed are lost. */
 static void reopen(struct journal **j, const uint8_t *boot)
 {
     journal_free(*j);
