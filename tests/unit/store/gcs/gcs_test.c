@@ -114,12 +114,6 @@ static void malformed_replies_are_errors(void **state)
         "{\"prefixes\":\"a\"}",
         "{\"error\":{\"code\":500}}",
         "{\"nextPageToken\":1}",
-        "{}",
-        "{\"items\":[]}",
-        "{\"kind\":\"storage#object\",\"name\":\"a\"}",
-        "{\"kind\":\"List\",\"items\":[]}",
-        "{\"kind\":1}",
-        "{\"nextPageToken\":\"\"}",
     };
     (void)state;
     for (size_t i = 0; i < countof(bad); i++) {
