@@ -219,6 +219,12 @@ static bool is_past_deadline(const struct status_writer *w, int64_t since_ns)
     return deadline_ns && since_ns && w->now_ns > since_ns + (int64_t)deadline_ns;
 }
 
+/* The export deadline has passed since the last pod with write access, without a successful export. */
+static bool is_stalled(const struct status_writer *w)
+{
+    return is_due(w) && is_past_deadline(w, w->f->use.unpublished_ns);
+}
+
 static void set_exporting(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
@@ -240,7 +246,7 @@ static void set_exported(struct status_writer *w)
         SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
             verdict_missing_files(e), e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the cause is unknown");
-    else if (is_due(w) && is_past_deadline(w, w->f->use.unpublished_ns))
+    else if (is_stalled(w))
         SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
             "no export succeeded within export.deadline; the data is kept on the node");
     else if (is_due(w))

@@ -18,6 +18,12 @@ static enum job_kind kind_of(struct str label, struct str purpose)
     return str_eq(purpose, STR("release")) ? JOB_EXPORT_RELEASE : JOB_EXPORT_UNPUBLISH;
 }
 
+static const char *purpose_of(enum job_kind kind)
+{
+    static const char *const names[] = {"hydrate", "unpublish", "release", "hold"};
+    return names[kind];
+}
+
 static int read_end(const json *j, struct volume_job *ret, struct err *err)
 {
     const json *conditions = json_at(j, "status.conditions");
@@ -188,10 +194,9 @@ static json *labels_json(const struct job_volume *v, enum job_kind kind)
 
 static json *annotations_json(const struct job_volume *v, enum job_kind kind)
 {
-    static const char *const purposes[] = {"hydrate", "unpublish", "release", "hold"};
     json *annotations = json_new_object();
     set_member(annotations, JOB_ANNOTATION_ORDER, v->order);
-    set_member(annotations, JOB_ANNOTATION_PURPOSE, purposes[kind]);
+    set_member(annotations, JOB_ANNOTATION_PURPOSE, purpose_of(kind));
     set_member(annotations, JOB_ANNOTATION_NODE, v->node);
     set_member(annotations, JOB_ANNOTATION_CLAIM, v->claim);
     /* Files that are not exported exist only on the node: the autoscaler must not delete it. */

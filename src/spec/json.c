@@ -66,10 +66,15 @@ static bool is_of_type(const struct spec_key *key, const json *value)
  * volume.json, and the copy of a BucketSource's spec in a CisternVolume. */
 enum section { PARAMETERS, SOURCE, RECORDED_SOURCE };
 
+static bool is_retired(const char *path)
+{
+    return str_is_any(str_of(path), "maxAge", "layout.controlDir", "export.interval");
+}
+
 static int read_field(struct spec *s, const char *path, enum section section, const json *value, struct err *err)
 {
     struct str text;
-    if (section == RECORDED_SOURCE && str_is_any(str_of(path), "maxAge", "layout.controlDir", "export.interval"))
+    if (section == RECORDED_SOURCE && is_retired(path))
         return 0;
     const struct spec_key *key = spec_key_find(str_of(path), err);
     if (!key || key->is_parameter != (section == PARAMETERS))

@@ -266,14 +266,14 @@ class World:
 
     def play(self):
         """Looks often while something changes, and seldom while nothing does: a look costs the API server two lists."""
-        c, pause, seen = self.cluster, 0.05, None
-        while not self.stopping.wait(pause):
+        c, idle, seen = self.cluster, 0.05, None
+        while not self.stopping.wait(idle):
             self.keep_provisioner()
             try:
                 pods = c.get(f"/api/v1/namespaces/{OURS}/pods")["items"]
                 volumes = c.get(f"{API}/cisternvolumes")["items"]
                 now_seen = [o["metadata"]["resourceVersion"] for o in pods + volumes]
-                pause, seen = 0.05 if now_seen != seen else min(1.3 * pause, 0.3), now_seen
+                idle, seen = 0.05 if now_seen != seen else min(1.3 * idle, 0.3), now_seen
                 for volume in volumes:
                     for node in self.nodes:
                         if node.name == volume["spec"]["nodeName"]:
