@@ -165,19 +165,28 @@ static void choose_direct(const struct file_lease *h)
         (void)fcntl(h->fd, F_SETFL, O_RDONLY | O_NONBLOCK | O_DIRECT); /* refused: then through the cache */
 }
 
-/* The file grew while it waited: one of its parts would never fit into the run's memory. */
-static bool has_outgrown(const struct export_run *r, uint64_t size_bytes)
+uint64_t run_memory_needed(const struct export_run *r, uint64_t size_bytes)
 {
-    return size_bytes <= KEY_OBJECT_BYTES_MAX &&
-           key_part_bytes(size_bytes, store_caps(r->o.store)->parts_max) + SLICE_BYTES > r->memory_bytes;
+    if (size_bytes > KEY_OBJECT_BYTES_MAX)
+        return 0;
+    return key_part_bytes(size_bytes, store_caps(r->o.store)->parts_max) + SLICE_BYTES;
 }
 
-static void fail_outgrown(struct upload *own_u)
+/* The buffers cannot hold one of its parts: it grew while it waited, or the memory is limited. The code is one that
+ * concerns this file only: the run goes on with the others. */
+static void fail_too_large(struct upload *own_u)
 {
+    const struct export_run *r = own_u->run;
+    uint64_t limit_needed = 2 * run_memory_needed(r, own_u->size_bytes);
     struct err err;
-    char size[BYTES_TEXT_MAX];
-    err_fail(&err, ERR_NO_SPACE, CIS_FILE_NOT_EXPORTED, "'%.*s' grew to %s, more than the memory of this run",
-             STR_FMT(own_u->path), bytes_text(own_u->size_bytes, size));
+    char size[BYTES_TEXT_MAX], limit[BYTES_TEXT_MAX];
+    bytes_text(own_u->size_bytes, size);
+    if (limit_needed <= r->memory_limit)
+        err_fail(&err, ERR_RANGE, CIS_FILE_NOT_EXPORTED,
+                 "'%.*s' grew to %s, more than the buffers of this run can send", STR_FMT(own_u->path), size);
+    else
+        err_fail(&err, ERR_RANGE, CIS_FILE_NOT_EXPORTED, "'%.*s' has %s: to send it needs a memory limit of %s",
+                 STR_FMT(own_u->path), size, bytes_text(limit_needed, limit));
     run_file_failed(own_u, &err);
 }
 
@@ -230,8 +239,8 @@ void run_start_file(struct export_run *r, size_t file)
         run_file_failed(u, &err);
     } else {
         u->size_bytes = u->lease.stamp.size_bytes;
-        if (has_outgrown(r, u->size_bytes)) {
-            fail_outgrown(u);
+        if (run_memory_needed(r, u->size_bytes) > r->memory_bytes) {
+            fail_too_large(u);
             return;
         }
         choose_direct(&u->lease);

@@ -185,6 +185,7 @@ struct export_run {
     struct logbook *logbook; /* owned */
     struct budget *budget;   /* owned */
     uint64_t memory_bytes;   /* its size */
+    uint64_t memory_limit;   /* bytes; of the control group */
     struct rate rate;
     struct run_store store;
     uint64_t settle_ns, began_ns;
@@ -265,6 +266,8 @@ void run_file_left(struct upload *own_u); /* stopped before its end, or the rema
 /* ---- begin.c ----------------------------------------------------------------------------------------------------- */
 
 void run_start_file(struct export_run *r, size_t file);
+/* Bytes of buffers for one part of a file. 0: the file is too large for any bucket, and fails. */
+uint64_t run_memory_needed(const struct export_run *r, uint64_t size_bytes);
 void run_add_chore(struct export_run *r, struct logbook_upload *m);
 void upload_start(struct upload *u); /* the file was opened, or has none; chooses the first state */
 

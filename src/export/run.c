@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
+#include "util/cgroup.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -9,7 +10,9 @@
 #include <sys/signalfd.h>
 
 enum { TRANSFERS_DEFAULT = 64, TRANSFERS_MAX = 512 };
-static const uint64_t memory_default = 192 << 20;
+static const uint64_t memory_max = 192 << 20;
+/* Measured: with 32 MiB, large and small files together take 18 MiB, half of it for one part. */
+static const uint64_t limit_min = 32 << 20;
 /* A change within one tick of the kernel's clock leaves ctime as it was: do not read younger files yet. */
 static const uint64_t settle_least_ns = 20 * NS_PER_MS;
 
@@ -63,17 +66,15 @@ static int make_plan(struct export_run *r, struct err *err)
     return plan_make(&o, &r->plan, err);
 }
 
-/* One part of the largest file must fit, whatever the budget is. Files that are too large for any bucket do not
- * count. */
-static uint64_t memory_for(const struct export_run *r)
+/* Enough for one part of each file whose part takes at most half of the control group's memory; the others fail. */
+static void raise_memory(struct export_run *r)
 {
-    uint64_t bytes = r->o.memory_bytes ? r->o.memory_bytes : memory_default;
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
-        if (f->chosen && !f->sent && f->size_bytes <= KEY_OBJECT_BYTES_MAX)
-            bytes = max_u64(bytes, key_part_bytes(f->size_bytes, store_caps(r->o.store)->parts_max) + SLICE_BYTES);
+        uint64_t needed = run_memory_needed(r, f->size_bytes);
+        if (f->chosen && !f->sent && needed <= r->memory_limit / 2)
+            r->memory_bytes = max_u64(r->memory_bytes, needed);
     }
-    return bytes;
 }
 
 static void make_transfers(struct export_run *r)
@@ -197,6 +198,7 @@ static struct export_run *new_run(const struct run_options *o)
     r->began_ns = clock_now_ns();
     (void)!fstat(o->export_dir, &r->records); /* if it fails, nothing is left out of the plan */
     r->home = o->workers[0].loop;
+    r->memory_limit = cgroup_memory_limit();
     r->store.digest_kind = store_caps(o->store)->upload_digest;
     r->store.size_only = r->store.digest_kind == HASH_NONE;
     if (r->store.size_only)
@@ -284,9 +286,11 @@ static int prepare(struct export_run *r, struct err *err)
 int run_open(const struct run_options *o, struct export_run **ret, struct err *err)
 {
     struct export_run *r = new_run(o);
-    int e = prepare(r, err);
+    int e = o->dry_run ? 0 : budget_default(r->memory_limit, limit_min, memory_max, &r->memory_bytes, err);
+    if (e == 0)
+        e = prepare(r, err);
     if (e == 0) {
-        r->memory_bytes = memory_for(r);
+        raise_memory(r);
         e = budget_new(r->memory_bytes, &r->budget, err);
     }
     if (e < 0) {

@@ -4,7 +4,8 @@
  * first worker's loop, one at a time. SIGIO must be blocked in every thread of the process before run_open: leases
  * use it.
  *
- * Limits: bytes in flight by `memory_bytes`, requests by `concurrency`, files to send by PICK_FILES_MAX. */
+ * Limits: bytes in flight by the memory of the control group, requests by `concurrency`, files to send by
+ * PICK_FILES_MAX. */
 #pragma once
 
 #include "export/verdict.h"
@@ -47,7 +48,6 @@ struct run_options {
     bool must_lease; /* do not send a file without a lease: set for volumes, whose file systems all support leases */
     bool dry_run;
     unsigned concurrency;      /* requests at once; 0: 64 */
-    uint64_t memory_bytes;     /* 0: 192 MiB */
     uint64_t bytes_per_second; /* 0: no limit */
     int64_t since_ns;          /* INT64_MIN: all */
     void *ctx;

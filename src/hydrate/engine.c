@@ -20,16 +20,9 @@ int memory_defaults(struct hydrate_options *o, uint64_t limit, struct err *err)
 {
     if (o->memory_bytes)
         return 0;
-    if (limit < limit_min) {
-        char has[BYTES_TEXT_MAX], least[BYTES_TEXT_MAX];
-        return err_fail(err, ERR_NO_SPACE, CIS_BUFFER_MEMORY,
-                        "the control group of this process has %s of memory, and %s are needed", bytes_text(limit, has),
-                        bytes_text(limit_min, least));
-    }
-    o->memory_bytes = min_u64(limit / 4, buffers_max);
     if (!o->concurrency_max)
         o->concurrency_max = (unsigned)min_u64(limit / request_bytes, WINDOW_MAX);
-    return 0;
+    return budget_default(limit, limit_min, buffers_max, &o->memory_bytes, err);
 }
 
 /* ---- the beginning ----------------------------------------------------------------------------------------------- */

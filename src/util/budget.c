@@ -46,6 +46,17 @@ static int no_memory(uint64_t bytes, struct err *err)
     return err_advise(err, CIS_BUFFER_MEMORY);
 }
 
+int budget_default(uint64_t limit, uint64_t limit_min, uint64_t most, uint64_t *ret, struct err *err)
+{
+    char has[BYTES_TEXT_MAX], least[BYTES_TEXT_MAX];
+    if (limit < limit_min)
+        return err_fail(err, ERR_NO_SPACE, CIS_BUFFER_MEMORY,
+                        "the control group of this process has %s of memory, and %s are needed", bytes_text(limit, has),
+                        bytes_text(limit_min, least));
+    *ret = min_u64(limit / 4, most);
+    return 0;
+}
+
 int budget_new(uint64_t bytes, struct budget **ret, struct err *err)
 {
     if (bytes > BYTES_MAX)

@@ -23,6 +23,10 @@ struct budget_waiter {
     void (*wake)(struct budget_waiter *w);
 };
 
+/* The default of bytes for buffers: a quarter of the control group's `limit`, `most` at most. ERR_NO_SPACE
+ * (CIS_BUFFER_MEMORY): the limit is under `limit_min`. */
+must_check int budget_default(uint64_t limit, uint64_t limit_min, uint64_t most, uint64_t *ret, struct err *err);
+
 /* `bytes` is rounded down to slices, at least one. The memory is mapped when first used and stays mapped. ERR_NO_SPACE
  * (CIS_BUFFER_MEMORY): not enough address space. */
 must_check int budget_new(uint64_t bytes, struct budget **ret, struct err *err);

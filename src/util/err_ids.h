@@ -48,7 +48,7 @@
     X(1513, OBJECTS_FAILED, "run the same command again to %s") \
     X(1514, OBJECT_DIRECTORY_CONFLICT, "exclude one of the two, or rename the key: a directory cannot hold both") \
     X(1515, OBJECT_TOO_LARGE, "exclude the object, and report the listing to the operator of the store") \
-    X(1516, BUFFER_MEMORY, "raise the limit, or use --memory 4Mi --concurrency 8") \
+    X(1516, BUFFER_MEMORY, "raise the limit of memory, or hydrate with --memory 4Mi --concurrency 8") \
     X(1517, DIRECTORY_NOT_LOCKABLE, "use a file system with locks (for NFS: mount it with locks)") \
     X(1518, DIRECTORY_REPLACED, "run the same command again: the directory was moved or removed during the run") \
     X(1519, CATALOG_PAGE_UNREADABLE, "check the disk (dmesg), then run again with --no-resume") \

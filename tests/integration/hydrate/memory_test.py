@@ -1,42 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A control group with little memory: without a flag a run takes what fits, or says what it lacks."""
-import contextlib
-import os
-import pathlib
-import subprocess
-
 import pytest
 
+from integration.lib.memory import MIB, group, run_in
 from paths import CISTERN, files_below
 from servers.bucket import KEYS
 
 from .lib import DONE, NO_SPACE, Bucket
 
 pytestmark = pytest.mark.timeout(180)
-ROOT = pathlib.Path("/sys/fs/cgroup")
-MIB = 1 << 20
 
 
-@contextlib.contextmanager
-def group(limit):
-    """A directory of its own in the hierarchy that has memory; processes enter it by its cgroup.procs."""
-    one = (ROOT / "memory").exists()
-    folder = (ROOT / "memory" if one else ROOT) / f"cistern-test-{os.getpid()}"
-    if not one:
-        (ROOT / "cgroup.subtree_control").write_text("+memory")
-    folder.mkdir()
-    try:
-        (folder / ("memory.limit_in_bytes" if one else "memory.max")).write_text(str(limit))
-        yield folder
-    finally:
-        folder.rmdir()
-
-
-def run_in(folder, bucket, prefix, out, *flags):
-    """In a process that is in the group before it begins."""
-    words = [CISTERN, "hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url, "--no-progress", *flags]
-    return subprocess.run(["sh", "-c", 'echo $$ > "$0" && exec "$@"', folder / "cgroup.procs", *map(str, words)],
-                          env=os.environ | KEYS, capture_output=True, text=True, timeout=170, check=False)
+def hydrate_in(folder, bucket, prefix, out, *flags):
+    return run_in(folder, CISTERN, "hydrate", f"s3://bench/{prefix}", out, "--endpoint", bucket.url, "--no-progress",
+                  *flags, env=KEYS)
 
 
 @pytest.fixture(scope="module", name="bucket")
@@ -50,15 +27,15 @@ def a_bucket():
 @pytest.mark.parametrize("prefix, count", [("m/small/", 3000), ("m/large/", 6), ("m/", 3006)])
 def test_a_run_without_flags_takes_what_a_group_lets_it_have(bucket, tmp_path, mib, prefix, count):
     with group(mib * MIB) as folder:
-        done = run_in(folder, bucket, prefix, tmp_path / "out")
+        done = hydrate_in(folder, bucket, prefix, tmp_path / "out")
     assert done.returncode == DONE, done.stderr
     assert len(files_below(tmp_path / "out")) == count
 
 
 def test_too_little_is_a_sentence_and_what_it_advises_works(bucket, tmp_path):
     with group(48 * MIB) as folder:
-        done = run_in(folder, bucket, "m/small/", tmp_path / "out")
+        done = hydrate_in(folder, bucket, "m/small/", tmp_path / "out")
         assert done.returncode == NO_SPACE
         assert "the control group" in done.stderr and "48.0 MiB" in done.stderr and "CIS1516" in done.stderr, done.stderr
-        done = run_in(folder, bucket, "m/small/", tmp_path / "out", "--memory", "4Mi", "--concurrency", "8")
+        done = hydrate_in(folder, bucket, "m/small/", tmp_path / "out", "--memory", "4Mi", "--concurrency", "8")
         assert done.returncode == DONE, done.stderr
