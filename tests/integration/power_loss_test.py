@@ -10,6 +10,7 @@ import tempfile
 
 import pytest
 
+from integration.lib.noise import noise
 from integration.lib.power import CUTS, Machine, hashed_bucket, hashes
 from paths import BUILD
 from servers.bucket import KEYS, BucketServer
@@ -106,7 +107,7 @@ def test_no_verdict_claims_what_the_bucket_has_not(machine):
     machine.run("mkdir", source)
     for i in range(40):
         machine.path(source / f"small-{i}").write_bytes(machine.dice.randbytes(500 * i))
-    machine.path(source / "large").write_bytes(machine.dice.randbytes(20 * MIB + 7))
+    machine.path(source / "large").write_bytes(noise(machine.dice.random(), 20 * MIB + 7))
     wanted = hashes(machine.path(source))
     machine.run("sync")
     done = again = 0

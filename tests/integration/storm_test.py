@@ -14,6 +14,7 @@ import pytest
 
 from integration.hydrate.lib import is_tidy
 from integration.lib.buckets import clean_environment
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -48,7 +49,7 @@ class Storm:
             size = dice.choice(SIZES)
             large += size > 1 << 20
             path = "/".join([*(dice.choice(SEGMENTS) for _ in range(dice.randint(0, 3))), f"file-{i}"])
-            found[path] = dice.randbytes(size if large <= RARE else size % 5000)
+            found[path] = noise(dice.random(), size if large <= RARE else size % 5000)
         return found
 
     def faults(self):

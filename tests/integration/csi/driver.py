@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,11 +43,17 @@ def capability(mode=Mode.SINGLE_NODE_WRITER, group=""):
                                 access_mode=Mode(mode=mode))
 
 
+def listens(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(str(path)) == 0
+
+
 class Client:
     """One connection; `call(method, **fields)` finds the service and the request by the method's name."""
 
-    def __init__(self, socket):
-        self.channel = grpc.insecure_channel(f"unix:{socket}")
+    def __init__(self, path):
+        self.channel = grpc.insecure_channel(f"unix:{path}")
         self.stubs = [csi_grpc.IdentityStub(self.channel), csi_grpc.ControllerStub(self.channel),
                       csi_grpc.NodeStub(self.channel)]
 
@@ -124,15 +131,16 @@ class Driver(Child):
         end = time.monotonic() + PATIENCE
         while True:
             assert self.process.poll() is None, f"cisternd ended with {self.process.returncode}: {self.log_text()[-3000:]}"
-            client = Client(self.socket)
-            try:
-                client.call("Probe", timeout=5)
-                self.client = client
-                return
-            except grpc.RpcError:
-                client.close()
-                assert time.monotonic() < end, self.log_text()[-3000:]
-                time.sleep(0.02)
+            assert time.monotonic() < end, self.log_text()[-3000:]
+            if listens(self.socket):  # a gRPC channel for each look takes ten times as much
+                client = Client(self.socket)
+                try:
+                    client.call("Probe", timeout=5)
+                    self.client = client
+                    return
+                except grpc.RpcError:
+                    client.close()
+            time.sleep(0.02)
 
     def keeper_pids(self):
         return [pid for pid in processes() if f"{self.state}/keeper.sock" in command_line(pid)]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A volume with a source: made at once, filled by a child of its own, published when the last byte is there."""
 import os
-import random
 import signal
 import time
 
@@ -10,6 +9,7 @@ import pytest
 
 from integration.lib import threads
 from integration.lib.buckets import contents
+from integration.lib.noise import noise
 from paths import BUILD
 
 from .driver import MIB, Driver, ask_until_ready, command_line, has_ended, processes, wait_for
@@ -18,13 +18,12 @@ Code = grpc.StatusCode
 
 
 def make_source(folder, files, size, seed=1):
-    rng = random.Random(seed)
     source = folder / "bucket" / "data"
     source.mkdir(parents=True)
     for i in range(files):
         path = source / f"part-{i % 7}" / f"{i:05}"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(rng.randbytes(size))
+        path.write_bytes(noise(f"{seed} {i}", size))
     return source
 
 

@@ -2,13 +2,13 @@
 """Files that a pod wrote are in the bucket before its volume is deleted; otherwise the volume stays and reports the cause."""
 import json
 import os
-import random
 import signal
 
 import grpc
 import pytest
 
 from integration.lib.buckets import contents
+from integration.lib.noise import noise
 
 from .driver import MIB, command_line, delete_until, processes, wait_for
 
@@ -20,11 +20,10 @@ def exports(volume):
 
 
 def write_checkpoints(target, count=5, size=MIB):
-    rng = random.Random(7)
     for i in range(count):
         folder = target / f"step-{i}"
         folder.mkdir()
-        (folder / "weights").write_bytes(rng.randbytes(size))
+        (folder / "weights").write_bytes(noise(i, size))
     return {k: v for k, v in contents(target).items() if not k.startswith("lost+found")}
 
 

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from integration.lib import kills
+from integration.lib.noise import noise
 from paths import CACHE, CISTERN, files_below
 from servers import fake_gcs, minio, versitygw
 
@@ -113,7 +114,7 @@ class Export:
     def write(self, name, size):
         path = self.src / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(random.Random(name).randbytes(size))
+        path.write_bytes(noise(name, size))
         return path
 
     def verdict(self):

@@ -3,12 +3,12 @@
 
 import json
 import pathlib
-import random
 import subprocess
 
 import pytest
 
 from integration.lib.buckets import contents
+from integration.lib.noise import noise
 from paths import CACHE, CISTERN
 
 LARGE_BYTES = (20 << 20) + 3
@@ -114,7 +114,7 @@ def files(tmp_path_factory):
     directory = tmp_path_factory.mktemp("files")
     for name, size in SIZES.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        (directory / name).write_bytes(random.Random(name).randbytes(size))
+        (directory / name).write_bytes(noise(name, size))
     return directory
 
 

@@ -3,11 +3,11 @@
 names the file and the store's reply. Nothing is left behind."""
 
 import os
-import random
 import subprocess
 
 import pytest
 
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS
 
@@ -20,7 +20,7 @@ COMPLETE = "op=post,key=p/large,after=1,every=2"  # each second POST: the others
 def folder(tmp_path):
     (tmp_path / "src").mkdir()
     for name, size in FILES.items():
-        (tmp_path / "src" / name).write_bytes(random.Random(name).randbytes(size))
+        (tmp_path / "src" / name).write_bytes(noise(name, size))
     return tmp_path
 
 

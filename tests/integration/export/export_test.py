@@ -16,6 +16,7 @@ import time
 import pytest
 
 from integration.lib import kills
+from integration.lib.noise import noise
 from paths import CISTERN, files_below
 
 MIB = 1 << 20
@@ -46,7 +47,7 @@ class Export:
     def write(self, name, size, seed=0):
         path = self.src / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(random.Random(f"{name}{seed}").randbytes(size))
+        path.write_bytes(noise(f"{name}{seed}", size))
         return path
 
     def assert_same(self):

@@ -4,12 +4,12 @@ that names the file."""
 
 import json
 import os
-import random
 import subprocess
 import time
 
 import pytest
 
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -21,8 +21,8 @@ def folder(tmp_path):
     src = tmp_path / "src"
     src.mkdir()
     for i in range(20):
-        (src / f"small-{i}").write_bytes(random.Random(i).randbytes(1000 * i))
-    (src / "large").write_bytes(random.Random("large").randbytes(20 * MIB + 7))
+        (src / f"small-{i}").write_bytes(noise(i, 1000 * i))
+    (src / "large").write_bytes(noise("large", 20 * MIB + 7))
     return tmp_path
 
 
@@ -450,7 +450,7 @@ def noted(folder, kind):
 
 
 def test_parts_that_an_md5_confirmed_are_not_sent_again_after_a_kill(md5_bucket, folder):
-    (folder / "src/large").write_bytes(random.Random("larger").randbytes(48 * MIB))
+    (folder / "src/large").write_bytes(noise("larger", 48 * MIB))
     md5_bucket.fault("op=put,key=p/large,after=3,do=stall")
     child = subprocess.Popen(command(md5_bucket, folder), env=os.environ | KEYS)
     deadline = time.monotonic() + 60

@@ -3,7 +3,6 @@
 next run ends with every file confirmed and no upload left, and no reader ever saw a marker without its checkpoint.
 CISTERN_FAIL_EVERY=1 kills at every request; without it they are sampled."""
 
-import functools
 import os
 import random
 import subprocess
@@ -11,6 +10,7 @@ import time
 
 import pytest
 
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -35,9 +35,8 @@ def command(server, folder, scheme, prefix):
             f"{scheme}://bench/{prefix}/"]
 
 
-@functools.lru_cache(64)
 def content(name, generation):
-    return random.Random(f"{name}{generation}").randbytes(FILES[name])
+    return noise(f"{name}{generation}", FILES[name])
 
 
 def write(folder, generation):

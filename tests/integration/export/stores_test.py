@@ -4,7 +4,6 @@ the roots of their XML. s3rver and the bucket server with `--checksums none|md5`
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import time
@@ -13,6 +12,7 @@ import urllib.request
 import pytest
 
 from integration.lib import kills
+from integration.lib.noise import noise
 from paths import CACHE, CISTERN
 from servers import gofakes3, minio, s3rver, versitygw
 from servers.bucket import BucketServer
@@ -70,9 +70,9 @@ class Directory:
         self.store, self.src, self.state, self.prefix = store, top / "src", top / "state", f"{top.name}/"
         self.scratch = top / "scratch"
         self.src.mkdir()
-        (self.src / "small").write_bytes(random.Random(1).randbytes(1000))
+        (self.src / "small").write_bytes(noise(1, 1000))
         (self.src / "constant").write_bytes(b"never changed, and nobody else's")
-        (self.src / "big").write_bytes(random.Random(2).randbytes(17 * MIB))  # a first part, one between, a last one
+        (self.src / "big").write_bytes(noise(2, 17 * MIB))  # a first part, one between, a last one
 
     def command(self, *flags):
         return [str(CISTERN), "export", "--endpoint", self.store.url, "--state", str(self.state), *flags, str(self.src),

@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from integration.lib.buckets import clean_environment, contents
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -30,7 +31,7 @@ MAY_END = {0, 1, 3, 4, 5, 7}
 
 @pytest.fixture(scope="module")
 def content():
-    return {name: random.Random(name).randbytes(size) for name, size in SIZES.items()}
+    return {name: noise(name, size) for name, size in SIZES.items()}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import random
 import subprocess
 from pathlib import Path
 
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -50,9 +51,9 @@ def make_source(folder, small=300, large=((9 << 20) + 1, (1 << 20) + 1, 16 << 20
     for i in range(small):
         path = folder / f"d{i % 7}" / f"s{i % 3}" / f"f{i}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(dice.randbytes(dice.choice([0, 1, 100, 4096, 70000, 1 << 20])))
+        path.write_bytes(noise(dice.random(), dice.choice([0, 1, 100, 4096, 70000, 1 << 20])))
     for i, size in enumerate(large):
-        (folder / f"large{i}").write_bytes(dice.randbytes(size))
+        (folder / f"large{i}").write_bytes(noise(dice.random(), size))
     return folder
 
 

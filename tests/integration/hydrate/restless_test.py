@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from integration.lib.noise import noise
 from paths import CISTERN
 from servers.bucket import KEYS, BucketServer
 
@@ -31,7 +32,7 @@ class Restless(BucketServer):
             self.put_some(f"{dice.choice('abc')}/{dice.choice('xyz')}{i % 9}/file-{i}", LARGE if i in (1, 2) else None)
 
     def put_some(self, name, size=None):
-        self.live[name] = self.dice.randbytes(size if size is not None else self.dice.choice(SIZES))
+        self.live[name] = noise(self.dice.random(), size if size is not None else self.dice.choice(SIZES))
         self.versions.setdefault(name, []).append(self.live[name])
         self.put("data/" + name, self.live[name])
 
