@@ -298,8 +298,8 @@ def gate_architecture(root, paths):
             rows[cells[1].strip("`")] = sorted(re.findall(r"`(\w+)`", cells[3]))
         found += [f"{page}:{n}: no path '{path}'" for path in re.findall(r"`((?:src|cmd|tests|charts|deploy|proto)/[\w./-]+)`", line)
                   if not (root / path).exists()]
-    floors = re.findall(r"(?ms)^floor\((\w+)\n(.*?)\)$", (root / "CMakeLists.txt").read_text())
-    for name, body in floors:
+    rooms = re.findall(r"(?ms)^room\((\w+)\n(.*?)\)$", (root / "CMakeLists.txt").read_text())
+    for name, body in rooms:
         uses = sorted(" ".join(re.findall(r"\bUSES ([a-z_ ]+)", body)).split())
         if rows.pop(name, None) != uses:
             found.append(f"{page}:1: room '{name}' uses {', '.join(uses) or 'no room'}, as CMakeLists.txt has it")
