@@ -11,7 +11,7 @@ from paths import BUILD, CACHE
 os.environ.setdefault("GOGC", "400")
 
 KNOWN = CACHE / f"test-seconds-{BUILD.name}.json"
-took = {}
+took, failed = {}, set()
 
 
 def known_seconds():
@@ -31,11 +31,14 @@ def pytest_collection_modifyitems(items):
 
 def pytest_runtest_logreport(report):
     took[report.nodeid] = took.get(report.nodeid, 0) + report.duration
+    if report.failed:
+        failed.add(report.nodeid)
 
 
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workerinput") or not took or not KNOWN.parent.is_dir():
         return
     new = KNOWN.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps({**known_seconds(), **took}, indent=0, sort_keys=True))
+    whole = {test: seconds for test, seconds in took.items() if test not in failed}  # a failed one may end too early
+    new.write_text(json.dumps({**known_seconds(), **whole}, indent=0, sort_keys=True))
     new.rename(KNOWN)
