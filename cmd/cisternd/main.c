@@ -107,8 +107,10 @@ static const struct opt table[] = {
     {"metrics-interval", 0, OPT_DURATION, &flags.metrics_interval_ns, "TIME",
      "read pools and volumes at this interval (5s)"},
     {"programs", 0, OPT_TEXT, &flags.programs, "DIR", "find cistern and cistern-keeper in DIR (cisternd's directory)"},
-    {"reserve-percent", 0, OPT_U64, &flags.reserve_percent, "N", "reserve N percent of a pool's disk, 0 to 90 (5)"},
-    {"threads", 0, OPT_U64, &flags.threads, "N", "serve at most N calls at once (32)"},
+    {"reserve-percent", 0, OPT_U64, &flags.reserve_percent, "N", "reserve N percent of a pool's disk, 0 to 90 (5)",
+     .most = 90},
+    {"threads", 0, OPT_U64, &flags.threads, "N", "serve at most N calls at once, 1 to 128 (32)", .least = 1,
+     .most = RPC_THREADS_MAX},
     {"log-format", 0, OPT_TEXT, &flags.log_format, "FORM", "log as text or json (text)"},
     {"log-level", 0, OPT_TEXT, &flags.log_level, "LEVEL", "log from this level: debug, info, warn or error (info)"},
     {"help", 'h', OPT_FLAG, &flags.help, NULL, "print this help"},
@@ -170,10 +172,8 @@ static int parse_flags(int argc, char **argv, struct err *err)
         return err_set(err, ERR_INVALID, "--role is standalone, node, controller or uninstall, not '%s'", flags.role);
     if (role->has_pools && (flags.pools.count == 0 || flags.pools.count > DRIVER_POOLS_MAX))
         return err_set(err, ERR_INVALID, "--pool must be given 1 to %d times", DRIVER_POOLS_MAX);
-    if (flags.reserve_percent > 90 || flags.threads > RPC_THREADS_MAX)
-        return err_set(err, ERR_INVALID, "--reserve-percent is 0 to 90, --threads 1 to %d", RPC_THREADS_MAX);
     if (flags.metrics_interval_ns < 10 * NS_PER_MS)
-        return err_set(err, ERR_INVALID, "--metrics-interval is at least 10ms");
+        return err_set(err, ERR_INVALID, "--metrics-interval must be at least 10ms");
     return parse_log(err);
 }
 

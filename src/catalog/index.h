@@ -64,8 +64,8 @@ struct str index_resume_after(const struct index *x);
 /* Makes the flushed records survive a power loss. Any thread. */
 must_check int index_sync(struct index *x, struct err *err);
 
-/* Sorts, writes and syncs the end of the file, and renames it to 'catalog'. Two entries with one path are
- * ERR_CORRUPT; the sentence names the path. */
+/* Sorts, writes and syncs the end of the file, and renames it to 'catalog'. Two entries with one path
+ * (CIS_KEY_LISTED_TWICE) are ERR_CORRUPT if one prefix listed both, and ERR_INVALID if two prefixes map to it. */
 must_check int index_finish(struct index *x, struct err *err);
 
 /* Releases the memory of the mapped pages; pointers into them stay valid and are read again from the page cache.

@@ -507,8 +507,10 @@ int creds_open_aws(const struct creds_options *o, struct creds **ret, struct err
 
 int creds_open_aws_grant(const struct grant *g, struct creds **ret, struct err *err)
 {
-    if (g->token.len >= TOKEN_MAX || g->region.len >= sizeof((struct aws_source *)0)->region)
-        return err_set(err, ERR_INVALID, "the token or the region is too long");
+    if (g->token.len >= TOKEN_MAX)
+        return err_set(err, ERR_INVALID, "the token is longer than %d bytes", TOKEN_MAX - 1);
+    if (g->region.len >= sizeof((struct aws_source *)0)->region)
+        return err_set(err, ERR_INVALID, "the region '%.*s' is too long", STR_FMT(str_sub(g->region, 0, 100)));
     struct aws_source *s = xcalloc(1, sizeof *s);
     snprintf(s->region, sizeof s->region, "%.*s", STR_FMT(g->region.len ? g->region : STR("us-east-1")));
     s->role_arn = str_dup(g->role_arn);

@@ -71,7 +71,7 @@ static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, 
         r = begin_hydration(d, v, err);
     if (r < 0)
         return r;
-    log_event(LOG_INFO, "volume exists already", "volume", v->spec->id.text, "name", q->name, "bytes",
+    log_event(LOG_INFO, "CreateVolume succeeded", "volume", v->spec->id.text, "name", q->name, "bytes",
               log_u64(v->spec->capacity_bytes), NULL);
     *ret = volume_of(d, rpc_dup(call, str_of(v->spec->id.text)), v->spec->capacity_bytes);
     return 0;

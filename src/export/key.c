@@ -3,7 +3,7 @@
 
 static int refuse(struct str path, const char *why, const char *way_out, struct err *err)
 {
-    err_set(err, ERR_INVALID, "no bucket can hold '%.*s': %s", STR_FMT(str_sub(path, 0, 300)), why);
+    err_set(err, ERR_INVALID, "'%.*s' cannot be an object: %s", STR_FMT(str_sub(path, 0, 300)), why);
     return err_advise(err, CIS_PATH_NOT_A_KEY, way_out);
 }
 
@@ -17,7 +17,7 @@ int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned v
         return refuse(sbuf_str(&shown), "its name is not UTF-8", "rename", err);
     }
     if (size_bytes > KEY_OBJECT_BYTES_MAX)
-        return refuse(path, "it is longer than 5 TiB", "split", err);
+        return refuse(path, "it is larger than 5 TiB", "split", err);
     sbuf_set(ret, prefix);
     if (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/')
         sbuf_addc(ret, '/');

@@ -9,10 +9,11 @@ enum {
     KEY_PART_BYTES = 8 << 20, /* as hydration's; a lost connection costs at most one part */
     KEY_VERSIONS_MAX = 1000,
 };
-#define KEY_OBJECT_BYTES_MAX (UINT64_C(5) << 40) /* S3's and GCS's own limit */
+/* GCS's own limit. S3's is 50 TB since December 2025, which exports do not use yet. */
+#define KEY_OBJECT_BYTES_MAX (UINT64_C(5) << 40)
 
-/* prefix + path; a prefix without '/' at its end is a directory all the same. `version` 1 is the key itself, 2 and
- * more add ".v2", as conflict=version requires. ERR_INVALID (CIS_PATH_NOT_A_KEY): no bucket can have such a key. */
+/* prefix + path; a prefix without '/' at its end is a directory all the same. `version` 1 is the key itself, N > 1
+ * adds ".vN", as conflict=version requires. ERR_INVALID (CIS_PATH_NOT_A_KEY): no bucket can have such a key. */
 must_check int key_make(struct str prefix, struct str path, uint64_t size_bytes, unsigned version, struct sbuf *ret,
                         struct err *err);
 

@@ -127,7 +127,8 @@ int group_inherit(const struct session *s, int dir, int fd);
 
 /* ---- fsuid.c: credentials ---------------------------------------------------------------------------------------- */
 
-/* Gives the thread the user's file-system uid and gid, with our capabilities, until the scope ends, and the umask. */
+/* Until the scope ends, the thread has the user's file-system uid, and the mount's group or else the user's as gid. It
+ * keeps our capabilities. The umask of the request stays set until a request with another one. */
 struct fsuid_switch {
     bool on, setgid;
     uid_t uid;

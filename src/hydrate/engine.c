@@ -67,7 +67,7 @@ static struct index_source source_of(const struct hydrate_options *o)
     return s;
 }
 
-/* Of a finished DIR only the record is left, which binds it to no source. */
+/* A finished DIR may be filled from another source: its catalog and journal only record the last run. */
 static bool is_finished(struct hydrate *h)
 {
     return h->target->kind != TARGET_VOLUME &&
@@ -160,7 +160,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     return h;
 }
 
-/* No thread runs any more, or none ran yet: *h may be half made. */
+/* The run has ended or never began. Stops the threads that were started; *h may be half made. */
 static void destroy(struct hydrate *h)
 {
     /* The driver first: it posts to the lanes. */

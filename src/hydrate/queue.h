@@ -18,7 +18,7 @@ struct hydrate_queue {
     struct hydrate_plan plan;
     struct list larges;  /* large objects with parts to hand out, oldest first */
     unsigned active;     /* units handed out and not ended, and large objects that are open */
-    bool is_listed;      /* the catalog is complete */
+    bool is_listed;      /* no object will be added: the catalog is complete, or its listing failed */
     bool is_second_pass; /* the deferred objects are being handed out */
     uint64_t *deferred;  /* owned: ids */
     size_t deferred_count, deferred_next;

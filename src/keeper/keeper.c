@@ -444,7 +444,7 @@ static int run_alone(struct keeper *k, struct err *err)
 
 int keeper_run(const struct keeper_options *o, struct err *err)
 {
-    static struct keeper k; /* 1 MiB of zeroes: unused pages cost nothing */
+    static struct keeper k; /* half a MiB is too much for the stack */
     char self[KEEPER_PATH_MAX];
     k = (struct keeper){.options = o, .program = o->program, .listener = {-1, -1}, .signal_fd = -1, .free_file = 0};
     if (!k.program) {

@@ -104,7 +104,7 @@ static int reconcile_list(struct agent *a, uint64_t *again_ns, struct err *err)
     if (r == 0 && l.code < 0)
         r = err_copy(err, &l.err);
     if (r < 0)
-        return err_wrap(err, "listing the orders of node '%s'", a->node);
+        return err_wrap(err, "listing the CisternVolumes of node '%s'", a->node);
     orders_list_end(a->orders);
     if (l.all)
         a->looked_ns = now_ns;

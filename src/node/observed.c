@@ -40,7 +40,8 @@ static int read_verdict(struct observed *f, struct err *err)
     int r = verdict_read(f->volume->dir, &f->verdict, err);
     if (r != -ERR_CORRUPT)
         return r;
-    log_err(LOG_WARN, "removed, the export runs again", err, "volume", f->volume->spec->id.text, NULL);
+    log_err(LOG_WARN, "unreadable export verdict removed, the export runs again", err, "volume",
+            f->volume->spec->id.text, NULL);
     return verdict_forget(f->volume->dir, err);
 }
 

@@ -354,8 +354,8 @@ static void report_replaced(struct agent_pool *p, const char *uuid, bool given_u
     char text[256];
     snprintf(text, sizeof text, "%s replaces %s, %s; the volumes of %s are lost", space_uuid(p->space), uuid,
              given_up ? "which was given up" : "whose disk was ephemeral", uuid);
-    log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", space_uuid(p->space), "replaced", uuid, "by",
-              given_up ? "an administrator" : "ephemeral", NULL);
+    log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", space_uuid(p->space), "old_uuid", uuid, "cause",
+              given_up ? "given up" : "ephemeral disk", NULL);
     send_event(p, KUBE_WARNING, "PoolReplaced", text);
     wake_volumes(p);
 }

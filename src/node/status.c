@@ -333,11 +333,16 @@ static void set_from_err(struct status_writer *w, const char *type, const char *
 static enum api_phase set_lost(struct status_writer *w)
 {
     struct err err;
-    err_set(&err, ERR_ABSENT,
-            "pool '%s' on node '%s': its UUID is %s, was %.*s, or the volume's directory is missing: the data is lost",
-            w->v->pool, w->v->node, w->f->space ? space_uuid(w->f->space) : "none", STR_FMT(volume_id_pool(&w->v->id)));
+    struct str old_uuid = volume_id_pool(&w->v->id);
+    const char *uuid = w->f->space ? space_uuid(w->f->space) : "none";
+    if (str_eq(old_uuid, str_of(uuid)))
+        err_set(&err, ERR_ABSENT, "pool '%s' on node '%s' no longer has the directory of the volume: the data is lost",
+                w->v->pool, w->v->node);
+    else
+        err_set(&err, ERR_ABSENT, "pool '%s' on node '%s' was replaced: its UUID was %.*s and is %s: the data is lost",
+                w->v->pool, w->v->node, STR_FMT(old_uuid), uuid);
     err_advise(&err, CIS_VOLUME_DATA_LOST);
-    SET(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "the disk of the volume is gone");
+    SET(w, API_MOUNTED, API_FALSE, API_REASON_VOLUME_LOST, "the data of the volume is lost");
     set_from_err(w, API_HEALTHY, API_REASON_VOLUME_LOST, &err);
     return API_PHASE_LOST;
 }

@@ -48,9 +48,10 @@ static int change(const struct api_volume *order, struct space *s, struct err *e
 
 static int refuse(const struct api_volume *order, const struct observed *f, struct err *err)
 {
-    err_set(err, ERR_CHANGED, "volume '%s': ordered for pool '%s' as '%s', but the pool here is %s", order->meta.name,
-            order->pool, order->id.text, f->space ? space_uuid(f->space) : "missing");
-    return err_advise_text(err, CIS_POOL_ABSENT, "wait: the volume is ordered again elsewhere");
+    err_set(err, ERR_CHANGED, "volume '%s': its pool '%s' has UUID %.*s, and the one on this node has %s",
+            order->meta.name, order->pool, STR_FMT(volume_id_pool(&order->id)),
+            f->space ? space_uuid(f->space) : "none");
+    return err_advise_text(err, CIS_POOL_ABSENT, "wait: the controller creates the volume elsewhere");
 }
 
 /* ---- release ----------------------------------------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ static int read_again(struct agent *a, const struct api_volume *order, const str
             pool_wake(&a->pools[i]);
     if (o->action == ACTION_RELEASE)
         return 0;
-    log_event(LOG_INFO, "order carried out", "volume", order->meta.name, "id", order->id.text, "step",
+    log_event(LOG_INFO, "step of a CisternVolume carried out", "volume", order->meta.name, "id", order->id.text, "step",
               action_name(o->action), NULL);
     observed_done(f);
     return observed_read(a->driver, order, f, err);

@@ -9,7 +9,8 @@
  * read them would act twice. */
 json *prime_json(const json *target, struct str own_namespace, bool node_is_cordoned);
 
-/* JSON patches of the target; each fails if the target has changed. */
+/* JSON patches of the target. Each fails if the claim has another uid, or if the field that it writes has changed.
+ * Where that field was missing, the patch tests the resourceVersion: an absence cannot be tested. */
 json *target_add_finalizer_patch(const json *target);
 json *target_remove_finalizer_patch(const json *target);        /* NULL: it has none */
 json *target_select_patch(const json *target, struct str node); /* the target names no node */

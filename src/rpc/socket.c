@@ -25,7 +25,7 @@ int socket_name_init(struct socket_name *n, const char *path, struct err *err)
         snprintf(n->temporary, sizeof n->temporary, "%.*s/.%s.%08x", (int)(slash - path), path, slash + 1, random);
     size_t room = sizeof((struct sockaddr_un *)NULL)->sun_path;
     if (len >= (int)sizeof n->path || temporary >= (int)room)
-        return err_set(err, ERR_INVALID, "the socket '%s' is too long: %zu bytes are left for its path", path,
+        return err_set(err, ERR_INVALID, "the path of the socket '%s' is too long: the maximum is %zu bytes", path,
                        room - 1 - (size_t)(temporary - len));
     struct stat st;
     char directory[PATH_MAX];

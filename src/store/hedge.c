@@ -4,12 +4,12 @@
 
 enum {
     SAMPLES_LEAST = 16,   /* fewer GETs give no percentile */
-    SAMPLES_ENOUGH = 100, /* samples for a 99th percentile; with fewer, the delay is FEW_TIMES a lower percentile */
+    SAMPLES_ENOUGH = 100, /* for a 99th percentile; with fewer, FEW_TIMES the maximum of GETs or the median of others */
     FEW_TIMES = 4,
     SAMPLES_MOST = 8192,    /* then they count half */
     UPDATE_EVERY = 16,      /* samples between two sums over all buckets, which are too slow for each request */
     BUCKET_SHIFT = 16,      /* 65 us */
-    COST = 100,             /* units of a request that each GET adds: 1 % */
+    COST = 100,             /* units that a second request takes; each read adds one, so 1 % are sent again */
     BUDGET_MAX = 20 * COST, /* maximum of the budget: an hour without faults must not pay for an overload */
     RESERVE = 5 * COST,     /* reserve for the requests that have waited longest */
 };
@@ -42,7 +42,7 @@ static uint64_t bucket_end_ns(unsigned bucket)
     return (((4 + (uint64_t)(bucket & 3) + 1) << (bucket / 4)) - 4) << BUCKET_SHIFT;
 }
 
-/* `few_percent`: the percentile to use while a 99th would be the maximum. */
+/* `few_percent`: the percentile to multiply by FEW_TIMES while there are fewer than SAMPLES_ENOUGH samples. */
 static void update_wait(struct hedge_latency *l, unsigned few_percent)
 {
     uint64_t total = 0, seen = 0;
@@ -156,8 +156,8 @@ static bool take_from(_Atomic int32_t *budget, int32_t needed)
 
 bool hedge_take(struct hedge *h, enum hedge_kind kind, uint64_t now_ns, uint64_t waited_ns)
 {
-    /* One read in a hundred exceeds the 99th percentile without a fault. Those use only the surplus, not the reserve
-     * that avoids timeouts. */
+    /* One read in a hundred exceeds the 99th percentile without a fault. Those are sent again only while the
+     * budget has its reserve, which is for reads that waited longer. */
     int32_t needed = waited_ns >= 4 * hedge_wait_ns(h, kind) ? COST : RESERVE;
     return now_ns >= atomic_load(&h->quiet_until_ns) && take_from(&h->budget, needed);
 }

@@ -183,7 +183,7 @@
     X(5101, CLAIM_GONE, "no action is needed: nothing was created") \
     X(5102, POOL_UNHEALTHY, "fix the pool; the scheduler tries other nodes") \
     X(5103, NODE_REFUSED, "upgrade the node's driver to the version of the controller") \
-    X(5104, POOL_DISK_REPLACED, "wait: the volume is ordered again from the new disk") \
+    X(5104, POOL_DISK_REPLACED, "wait: the next call creates the volume on the new disk") \
     X(5105, VOLUME_STEP_PENDING, "retry") \
     X(5106, SOURCE_NOT_FOUND, "create the BucketSource; the claim waits for it") \
     X(5107, NODE_HAS_NO_POOL, "use a node that has the pool; the scheduler tries other nodes") \
