@@ -62,13 +62,19 @@ static int fill_holes(int fd, const struct stat *st)
 }
 
 /* The length changes only after all blocks are allocated. Blocks beyond the end, from a call that died or failed,
- * are freed first: XFS would count them as still needed. */
+ * are freed first: XFS would count them as still needed. Without enough free space nothing is tried: ext4 allocates all
+ * that is left before it fails, and until then the disk is full for its other files. */
 static int extend(int fd, uint64_t from, uint64_t to)
 {
+    struct statvfs fs;
     if (to <= from)
         return 0;
     if (ftruncate(fd, (off_t)from) != 0)
         return -1;
+    if (fstatvfs(fd, &fs) == 0 && to - from > fs.f_bavail * fs.f_frsize) {
+        errno = ENOSPC;
+        return -1;
+    }
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
         return ftruncate(fd, (off_t)to);
     int errnum = errno;

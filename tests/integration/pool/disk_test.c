@@ -2,6 +2,8 @@
 #include "place.h"
 #include "pool/disk.h"
 #include <linux/fs.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
 
@@ -176,7 +178,20 @@ static void a_growth_cut_short_anywhere_ends_with_the_next_attach(void **state)
     drop_volume(&v);
 }
 
-static void a_growth_without_space_leaves_the_volume_as_it_was(void **state)
+static atomic_bool is_watching;
+
+/* The lowest number of available blocks while is_watching, in *ctx. */
+static void *watch_free_blocks(void *ctx)
+{
+    fsblkcnt_t *lowest = ctx;
+    struct statvfs fs;
+    while (atomic_load(&is_watching))
+        if (statvfs(place, &fs) == 0 && fs.f_bavail < *lowest)
+            *lowest = fs.f_bavail;
+    return NULL;
+}
+
+static void a_growth_without_space_leaves_the_volume_and_the_disk_as_they_were(void **state)
 {
     (void)state;
     struct volume_at v;
@@ -187,8 +202,15 @@ static void a_growth_without_space_leaves_the_volume_as_it_was(void **state)
     assert_int_equal(stat(at("nospace/data.img"), &before), 0);
     struct statvfs fs;
     assert_int_equal(statvfs(place, &fs), 0);
-    v.disk.capacity_bytes = fs.f_bfree * fs.f_frsize + (UINT64_C(1) << 30);
+    fsblkcnt_t lowest = fs.f_bavail;
+    pthread_t watcher;
+    atomic_store(&is_watching, true);
+    assert_int_equal(pthread_create(&watcher, NULL, watch_free_blocks, &lowest), 0);
+    v.disk.capacity_bytes = fs.f_bavail * fs.f_frsize + (UINT64_C(4) << 30); /* others may free some during the run */
     must_fail(ERR_NO_SPACE, 2028, disk_grow(&v.disk, &err));
+    atomic_store(&is_watching, false);
+    pthread_join(watcher, NULL);
+    assert_in_range(lowest, fs.f_bavail / 2, fs.f_bavail);
     assert_int_equal(stat(at("nospace/data.img"), &after), 0);
     assert_int_equal(before.st_size, after.st_size);
     assert_in_range(after.st_blocks, before.st_blocks, before.st_blocks + 64);
@@ -356,7 +378,7 @@ int main(void)
         cmocka_unit_test(a_mounted_volume_grows_under_its_writer),
         cmocka_unit_test(a_detached_volume_grows_when_it_is_attached),
         cmocka_unit_test(a_growth_cut_short_anywhere_ends_with_the_next_attach),
-        cmocka_unit_test(a_growth_without_space_leaves_the_volume_as_it_was),
+        cmocka_unit_test(a_growth_without_space_leaves_the_volume_and_the_disk_as_they_were),
         cmocka_unit_test(a_volume_in_use_is_not_detached),
         cmocka_unit_test(a_lazily_unmounted_volume_is_attached_over_its_old_device),
         cmocka_unit_test(a_foreign_mount_on_data_is_refused),
