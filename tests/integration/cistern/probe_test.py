@@ -53,7 +53,7 @@ def running(folder, verb, **env):
 def test_a_run_that_waits_for_its_store_answers_and_a_stopped_one_does_not(tmp_path, verb):
     volume = tmp_path / "volume"
     with running(volume, verb) as run:
-        run.send_signal(signal.SIGSTOP)
+        threads.freeze(run.pid)
         answer = probe(verb, volume)
         assert answer.returncode != 0 and "does not answer" in answer.stderr, answer.stderr
         run.send_signal(signal.SIGCONT)
