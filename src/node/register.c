@@ -12,15 +12,21 @@
 #include <sys/un.h>
 
 #define LOOK_NS NS_PER_SECOND
-/* A kubelet with pods calls more often than this; a restarted one cannot call before a new registration. */
+/* A restarted kubelet cannot call before a new registration. */
 #define QUIET_NS (10 * NS_PER_SECOND)
 /* It asks once a minute for the usage of each volume in a pod. */
-#define IDLE_NS (120 * NS_PER_SECOND)
+#define IDLE_NS (180 * NS_PER_SECOND)
+/* A registration that began before the publication ends within the kubelet's timeout for it. Then the kubelet finds
+ * that the socket is a new one, unregisters the driver, and asks again. */
+#define SETTLED_NS (10 * (int64_t)NS_PER_SECOND)
 #define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
 #define REFUSED_FIRST_NS (2 * NS_PER_SECOND)
 #define REFUSED_LAST_NS (120 * NS_PER_SECOND)
 
-enum { THREADS = 2 };
+enum {
+    THREADS = 2,
+    MODE_CONFIRMED = 0700, /* of a socket by which the kubelet has registered the driver; a new one has 0600 */
+};
 
 struct registration {
     char *path, *endpoint, *kubelet; /* owned */
@@ -28,14 +34,20 @@ struct registration {
     uint64_t (*last_call_ns)(void *ctx);
     void *ctx;
     uint64_t began_ns;
-    struct rpc_server *server; /* owned; the thread's, once it runs; NULL: never published */
-    uint64_t published_ns;     /* the thread's */
-    unsigned refusals;         /* the thread's: in a row, as of the last publication */
-    atomic_bool refused;       /* by the kubelet, the last publication */
-    struct ticker *ticker;     /* owned */
+    struct rpc_server *server;    /* owned; the thread's, once it runs; NULL: never published */
+    uint64_t published_ns;        /* the thread's */
+    unsigned refusals;            /* the thread's: in a row, as of the last publication */
+    atomic_bool refused;          /* by the kubelet, the last publication */
+    _Atomic int64_t confirmed_ns; /* wall clock: by the kubelet, since it asked last; 0: not yet */
+    struct ticker *ticker;        /* owned */
 };
 
 /* ---- deciding on a registration ---------------------------------------------------------------------------------- */
+
+static bool is_known(const struct registration_view *v)
+{
+    return v->is_confirmed && v->kubelet != KUBELET_NEWER;
+}
 
 bool registration_is_due(const struct registration_view *v)
 {
@@ -46,15 +58,17 @@ bool registration_is_due(const struct registration_view *v)
         return false;
     case PLACE_DEAD:
         /* The kubelet may still know the driver by its predecessor's registration. */
-        if (v->kubelet == KUBELET_NEWER)
+        if (!is_known(v))
             return true;
         if (v->kubelet == KUBELET_SAME)
             return v->quiet_ns >= IDLE_NS;
         return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
     case PLACE_OURS:
         /* After a refusal the kubelet does not ask again by itself. */
-        return v->refused && v->published_ns >=
-                                 clock_doubled_ns(v->refusals ? v->refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
+        if (v->refused)
+            return v->published_ns >=
+                   clock_doubled_ns(v->refusals ? v->refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
+        return !v->is_confirmed && min_u64(v->quiet_ns, v->published_ns) >= IDLE_NS;
     }
     return false;
 }
@@ -80,19 +94,25 @@ static enum registration_place place_of(const struct registration *r)
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
 }
 
-/* Whether the kubelet started after the registration was published. A kubelet asks every socket at its start, and gets
- * no reply from a dead one. If the registration was live, the kubelet knows it: the socket's ctime records that for
- * later drivers. */
-static enum registration_kubelet kubelet_state(const struct registration *r, enum registration_place place)
+/* Whether the kubelet of `started_ns` has confirmed this driver's registration, and will not ask again. */
+static bool has_settled(struct registration *r, int64_t started_ns)
 {
-    struct stat published, started;
-    if (stat(r->kubelet, &started) != 0 || lstat(r->path, &published) != 0)
-        return KUBELET_UNKNOWN;
-    if (time_from_spec(started.st_ctim) <= time_from_spec(published.st_ctim))
-        return KUBELET_SAME;
-    if ((place == PLACE_LIVE || place == PLACE_OURS) && chmod(r->path, 0600) == 0)
-        return KUBELET_SAME;
-    return KUBELET_NEWER;
+    int64_t confirmed_ns = atomic_load(&r->confirmed_ns);
+    return confirmed_ns > started_ns && clock_wall_ns() - confirmed_ns >= SETTLED_NS;
+}
+
+/* A confirmation is recorded for later drivers: as the mode of the socket, and its time as the ctime. */
+static void look_at_kubelet(struct registration *r, struct registration_view *v)
+{
+    struct stat started, recorded;
+    int64_t started_ns = stat(r->kubelet, &started) == 0 ? time_from_spec(started.st_ctim) : 0;
+    if (lstat(r->path, &recorded) != 0)
+        return;
+    v->is_confirmed = (recorded.st_mode & ALLPERMS) == MODE_CONFIRMED;
+    if (started_ns)
+        v->kubelet = started_ns <= time_from_spec(recorded.st_ctim) ? KUBELET_SAME : KUBELET_NEWER;
+    if (v->place == PLACE_OURS && !is_known(v) && has_settled(r, started_ns))
+        (void)chmod(r->path, MODE_CONFIRMED); /* without it, the next driver publishes again */
 }
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
@@ -102,6 +122,7 @@ static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *, 
     static const char *const versions[] = {"1.0.0"}; /* CSI's, as kubelets ask for it: any 1.x */
     struct registration *r = ctx;
     Pluginregistration__PluginInfo *p = (Pluginregistration__PluginInfo *)reply;
+    atomic_store(&r->confirmed_ns, 0);
     p->type = rpc_dup(call, STR("CSIPlugin"));
     p->name = rpc_dup(call, STR(NAME_DRIVER));
     p->endpoint = rpc_dup(call, str_of(r->endpoint));
@@ -122,6 +143,7 @@ static int notify(void *ctx, struct rpc_call *, const ProtobufCMessage *request,
         log_event(LOG_ERROR, "the kubelet refuses the driver; the registration is repeated", "endpoint", r->endpoint,
                   "why", q->error, NULL);
     atomic_store(&r->refused, !q->plugin_registered);
+    atomic_store(&r->confirmed_ns, q->plugin_registered ? clock_wall_ns() : 0);
     return 0;
 }
 
@@ -146,6 +168,7 @@ static int publish(struct registration *r, struct err *err)
                             .ctx = r};
     r->refusals = atomic_load(&r->refused) ? r->refusals + 1 : 0;
     atomic_store(&r->refused, false);
+    atomic_store(&r->confirmed_ns, 0);
     int e = rpc_server_start(&o, &r->server, err);
     r->published_ns = clock_now_ns();
     if (e < 0)
@@ -159,14 +182,13 @@ static void tend(struct registration *r)
 {
     struct err err;
     uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
-    enum registration_place place = place_of(r);
-    struct registration_view v = {.place = place,
-                                  .kubelet = kubelet_state(r, place),
+    struct registration_view v = {.place = place_of(r),
                                   .refused = atomic_load(&r->refused),
                                   .refusals = r->refusals + 1,
                                   .was_called = called_ns != 0,
                                   .quiet_ns = now_ns - min_u64(now_ns, max_u64(called_ns, r->began_ns)),
                                   .published_ns = now_ns - r->published_ns};
+    look_at_kubelet(r, &v);
     if (registration_is_due(&v) && publish(r, &err) < 0)
         log_err(LOG_ERROR, "cannot be published to the kubelet", &err, "socket", r->path, NULL);
 }

@@ -17,7 +17,7 @@ struct registration_options {
     const char *directory;
     const char *endpoint;                /* the plugin's socket, as the kubelet sees it */
     const struct rpc_server *plugin;     /* borrowed: its server */
-    uint64_t (*last_call_ns)(void *ctx); /* when the kubelet last called the plugin, in clock_now_ns; 0: never */
+    uint64_t (*last_call_ns)(void *ctx); /* the kubelet's last call of the node service, in clock_now_ns; 0: never */
     void *ctx;
 };
 
@@ -39,13 +39,14 @@ enum registration_place {
 
 enum registration_kubelet {
     KUBELET_UNKNOWN,
-    KUBELET_SAME, /* it runs since before the publication, so it knows the driver */
-    KUBELET_NEWER,
+    KUBELET_SAME,  /* it runs since before its last answer, or before the publication */
+    KUBELET_NEWER, /* it started later: what an earlier one answered does not count */
 };
 
 struct registration_view {
     enum registration_place place;
     enum registration_kubelet kubelet;
+    bool is_confirmed;     /* a kubelet has registered the driver by this socket */
     bool refused;          /* by the kubelet, the last publication */
     unsigned refusals;     /* in a row */
     bool was_called;       /* by the kubelet, since the start */

@@ -24,10 +24,10 @@ def worker(cluster, cistern):
 
 
 def await_new(cluster, component, before):
-    """Each node's pod of this component is another than before; no kubelet loses the driver during the roll."""
+    """Each node's pod of this component is another than before, and each kubelet knows the driver."""
     def rolled():
         for node in cluster.nodes:
-            assert DRIVER in drivers(cluster, node), f"{node} lost the driver"
+            assert DRIVER in drivers(cluster, node), f"the kubelet of {node} does not know the driver"
         now = pods(cluster, component)
         return all(is_ready(now[n]) and now[n]["metadata"]["uid"] != before[n]["metadata"]["uid"] for n in cluster.nodes)
 

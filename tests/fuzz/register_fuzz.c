@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes on the registration socket; the first byte selects one of the two messages. An accepted message has
- * terminated texts, and survives packing and unpacking. In any state of the kubelet, a live registration is kept, and a
- * due one stays due. */
+ * terminated texts, and survives packing and unpacking. In any state of the kubelet, a live registration is kept. A
+ * dead one that it does not know is replaced at once, and a due one stays due. */
 #include "fuzz.h"
 #include "register.h"
 #include <proto/pluginregistration.pb-c.h>
@@ -31,7 +31,9 @@ static void check_view(struct registration_view v)
     bool is_due = registration_is_due(&v);
     assert(v.place != PLACE_LIVE || !is_due);
     assert(v.place != PLACE_EMPTY || is_due);
-    assert(v.place != PLACE_OURS || v.refused || !is_due);
+    bool is_known = v.is_confirmed && v.kubelet != KUBELET_NEWER;
+    assert(v.place != PLACE_DEAD || is_known || is_due);
+    assert(v.place != PLACE_OURS || v.refused || !v.is_confirmed || !is_due);
     v.quiet_ns = v.published_ns = UINT64_MAX;
     assert(!is_due || registration_is_due(&v));
 }
@@ -53,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     v.kubelet = (enum registration_kubelet)(bytes[3] % 3);
     v.refused = bytes[3] & 0x80;
     v.was_called = bytes[3] & 0x40;
+    v.is_confirmed = bytes[3] & 0x20;
     check_view(v);
     return 0;
 }

@@ -106,9 +106,11 @@ class Node(Driver):
 
 class Kubelet:
     """The directory plugins_registry of a real kubelet (pkg/kubelet/pluginmanager). A new or replaced socket is
-    unregistered if it was known, then asked for its name. A removed socket is unregistered."""
+    unregistered if it was known, then asked for its name. A removed socket is unregistered. A question that begins while
+    the socket is dead reaches the one that replaces it, which then counts as replaced. No socket is asked before the
+    event `asks`, which is cleared when a driver is unregistered if it `hesitates`."""
 
-    def __init__(self, folder, refuse=0, makes_its_socket=True):
+    def __init__(self, folder, refuse=0, makes_its_socket=True, asks=True, hesitates=False):
         self.folder, self.refuse = Path(folder), refuse
         self.known, self.drivers, self.history = {}, {}, []
         if makes_its_socket:
@@ -116,7 +118,9 @@ class Kubelet:
             own.parent.mkdir(exist_ok=True)
             own.unlink(missing_ok=True)
             own.touch()
-        self.stopping = threading.Event()
+        self.stopping, self.asks, self.hesitates = threading.Event(), threading.Event(), hesitates
+        if asks:
+            self.asks.set()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -138,15 +142,17 @@ class Kubelet:
                 for name in [n for n, (_, by) in self.drivers.items() if by == path]:
                     del self.drivers[name]
                     self.history.append(("unregistered", name))
+                    if self.hesitates:
+                        self.asks.clear()
             for path, ino in found.items():
-                if path not in self.known:
+                if path not in self.known and self.asks.is_set():
                     self._register(path, ino)
 
     def _register(self, path, ino):
         with grpc.insecure_channel(f"unix:{path}") as channel:
             stub = registration_grpc.RegistrationStub(channel)
             try:
-                info = stub.GetInfo(registration.InfoRequest(), timeout=1)
+                info = stub.GetInfo(registration.InfoRequest(), timeout=10, wait_for_ready=True)
             except grpc.RpcError:
                 return  # asked again, as the real one does with back-off
             self.known[path] = ino
@@ -155,11 +161,12 @@ class Kubelet:
                 client = Client(info.endpoint)
                 node = client.call("NodeGetInfo", timeout=5)
                 client.close()
-                self.drivers[info.name] = (info.endpoint, path)
             self.history.append(("refused" if refused else "registered", info.name, node.node_id if not refused else ""))
             assert info.type == "CSIPlugin" and list(info.supported_versions) == ["1.0.0"]
             stub.NotifyRegistrationStatus(registration.RegistrationStatus(
                 plugin_registered=not refused, error="no" if refused else ""), timeout=5)
+            if not refused:
+                self.drivers[info.name] = (info.endpoint, path)
 
     def wait_for_driver(self, seconds=60):
         wait_for(lambda: "csi.cistern.io" in self.drivers, seconds)

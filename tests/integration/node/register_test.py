@@ -12,6 +12,11 @@ from .agent import Kubelet, Node, hold_true
 Code = grpc.StatusCode
 
 
+def await_confirmation(node, seconds=30):
+    """The driver counts on the kubelet's knowledge from now on."""
+    wait_for(lambda: (node.plugins / "csi.cistern.io-reg.sock").stat().st_mode & 0o777 == 0o700, seconds)
+
+
 def calls_all_the_time(client):
     client.call("NodeGetCapabilities", timeout=5)
     return True
@@ -55,6 +60,7 @@ def test_a_volume_of_a_pool_that_is_not_here_is_said_to_be_absent_and_lets_its_p
 
 def test_in_a_roll_the_kubelet_never_loses_the_driver(node, kubelet, folder):
     kubelet.wait_for_driver()
+    await_confirmation(node)
     caller = Client(node.socket)
     nodes = [node]
     for turn in range(2):
@@ -72,6 +78,7 @@ def test_in_a_roll_the_kubelet_never_loses_the_driver(node, kubelet, folder):
 def test_a_kubelet_that_was_restarted_after_a_roll_finds_the_driver(node, folder):
     first = Kubelet(node.plugins)
     first.wait_for_driver()
+    await_confirmation(node)
     first.stop()
     new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
     assert node.stop() == 0
@@ -85,6 +92,7 @@ def test_a_kubelet_that_was_restarted_after_a_roll_finds_the_driver(node, folder
 def test_a_kubelet_of_which_nothing_else_is_seen_finds_the_driver_after_a_silence(node, folder):
     first = Kubelet(node.plugins, makes_its_socket=False)
     first.wait_for_driver()
+    await_confirmation(node)
     first.stop()
     new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
     assert node.stop() == 0
@@ -94,8 +102,67 @@ def test_a_kubelet_of_which_nothing_else_is_seen_finds_the_driver_after_a_silenc
     assert new.stop() == 0
 
 
+def test_a_roll_between_the_start_of_a_kubelet_and_its_question_loses_nothing(node, folder):
+    first = Kubelet(node.plugins)
+    first.wait_for_driver()
+    first.stop()
+    second = Kubelet(node.plugins, asks=False)
+    time.sleep(1.5)  # the driver sees that the kubelet is another
+    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
+    assert node.stop() == 0
+    second.asks.set()
+    second.wait_for_driver(10)
+    second.stop()
+    assert new.stop() == 0
+
+
+def test_a_roll_while_a_kubelet_asks_for_the_second_time_loses_nothing(node, folder):
+    first = Kubelet(node.plugins)
+    first.wait_for_driver()
+    await_confirmation(node)
+    first.stop()
+    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
+    assert node.stop() == 0
+    second = Kubelet(node.plugins, hesitates=True)  # asks at the old socket, and finds that there is a new one
+    wait_for(lambda: len(second.history) == 2)
+    assert [h[0] for h in second.history] == ["registered", "unregistered"]
+    newest = Node(folder, keeper=node.keeper, log="cisternd-3.log").start()
+    assert new.stop() == 0
+    second.asks.set()
+    second.wait_for_driver(15)
+    second.stop()
+    assert newest.stop() == 0
+
+
+def test_a_registration_that_no_kubelet_has_confirmed_does_not_outlive_its_driver(node, folder):
+    kubelet = Kubelet(node.plugins, asks=False)
+    wait_for(lambda: list(node.plugins.glob("[!.]*")))
+    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
+    assert node.stop() == 0
+    kubelet.asks.set()
+    kubelet.wait_for_driver(10)
+    kubelet.stop()
+    assert new.stop() == 0
+
+
+def test_the_probes_of_the_pod_do_not_count_as_calls_of_a_kubelet(node, folder):
+    first = Kubelet(node.plugins, makes_its_socket=False)
+    first.wait_for_driver()
+    await_confirmation(node)
+    first.stop()
+    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
+    assert node.stop() == 0
+    second = Kubelet(node.plugins, makes_its_socket=False)
+    probe = Client(new.socket)
+    wait_for(lambda: probe.call("Probe", timeout=5) and "csi.cistern.io" in second.drivers, 20)
+    probe.close()
+    second.stop()
+    assert new.stop() == 0
+
+
 def test_a_driver_that_was_killed_and_comes_back_is_still_known(kubelet, node):
     kubelet.wait_for_driver()
+    await_confirmation(node)
     node.kill()
     node.start()
     hold_true(lambda: kubelet.drivers, 5)
