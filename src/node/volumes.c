@@ -59,6 +59,7 @@ static int refuse(const struct api_volume *order, const struct observed *f, stru
 struct release_commit {
     struct agent *agent;
     const struct api_volume *order; /* the copy on which this step was decided */
+    struct observed *f;             /* read before the step: an export may have ended since */
 };
 
 static int commit_now(struct agent *a, const struct api_volume *order, struct err *err)
@@ -83,12 +84,21 @@ static int commit_now(struct agent *a, const struct api_volume *order, struct er
     return r;
 }
 
+/* No export runs any more, and the verdict is deleted with the volume. */
+static int read_last_verdict(struct observed *f, struct err *err)
+{
+    if (!f->here)
+        return 0;
+    verdict_done(&f->verdict);
+    return verdict_read(f->volume->dir, &f->verdict, err);
+}
+
 /* Reads the order from the server and marks it there, before anything is deleted. Any failure, an unreachable API
  * server too, means: not now. */
 static int commit(void *ctx, struct err *err)
 {
     const struct release_commit *c = ctx;
-    if (commit_now(c->agent, c->order, err) == 0)
+    if (read_last_verdict(c->f, err) == 0 && commit_now(c->agent, c->order, err) == 0)
         return 0;
     kube_queue_add_after(c->agent->queue, STR(LIST_KEY), NS_PER_SECOND); /* read the order again */
     err_wrap(err, "the release of volume '%s' cannot be committed", c->order->meta.name);
@@ -106,9 +116,10 @@ static bool may_owe_export(const struct api_volume *order)
     return !is_empty && (api_volume_spec(order, &spec, ERR_IGNORED) < 0 || spec->export.uri);
 }
 
-static int release(struct agent *a, const struct api_volume *order, enum release_step *ret, struct err *err)
+static int release(struct agent *a, const struct api_volume *order, struct observed *f, enum release_step *ret,
+                   struct err *err)
 {
-    struct release_commit c = {.agent = a, .order = order};
+    struct release_commit c = {.agent = a, .order = order, .f = f};
     struct release_order o = {.id = &order->id,
                               .is_withdrawn = !order->release_requested,
                               .is_committed = order->status.release_committed,
@@ -119,7 +130,7 @@ static int release(struct agent *a, const struct api_volume *order, enum release
     return driver_release_volume(a->driver, &o, ret, err);
 }
 
-static int act(struct agent *a, const struct api_volume *order, const struct observed *f, struct action_outcome *o,
+static int act(struct agent *a, const struct api_volume *order, struct observed *f, struct action_outcome *o,
                struct err *err)
 {
     switch (o->action) {
@@ -133,7 +144,7 @@ static int act(struct agent *a, const struct api_volume *order, const struct obs
         return change(order, f->space, err);
     case ACTION_RELEASE:
     case ACTION_REOPEN:
-        return release(a, order, &o->release, err);
+        return release(a, order, f, &o->release, err);
     default:
         return 0;
     }

@@ -185,7 +185,7 @@ def test_a_volume_is_exported_for_release_before_it_goes(agent, orders, folder):
     assert job("export", path, "--for", "release").wait(30) == 0
     status = orders.wait_phase("pvc-1", "Released")
     assert not path.exists() and (folder / "out" / "ckpt").read_text() == "precious"
-    assert status["export"]["doneObjects"] == 1
+    assert status["export"]["doneObjects"] == 1 and orders.has_condition("pvc-1", "Exported", "True", "Confirmed")
 
 
 def test_a_bind_volume_is_exported_for_release_once_its_last_writer_has_closed_its_file(agent, orders, folder):
