@@ -102,7 +102,8 @@ def test_a_frozen_driver_or_keeper_is_killed_by_its_probe_and_not_noticed(cluste
         return status
 
     before = container()["containerID"]
-    frozen = pids_of(node, program, "--socket=" if component == "keeper" else "--role=node")
+    argument = "--socket=" if component == "keeper" else "--role=node"
+    frozen = eventually(lambda: pids_of(node, program, argument), f"{program} runs")
     node.run("kill", "-STOP", *frozen)
     worker.go_on()
     eventually(lambda: container()["containerID"] != before and container()["ready"], f"another {component} runs", 60)
