@@ -19,7 +19,7 @@ struct node_role {
     struct agent *agent;               /* owned */
     struct http_server *http;          /* owned */
     pthread_mutex_t lock;              /* guards .agent: calls are served before it is set and after it is cleared */
-    _Atomic uint64_t called_ns;        /* by the kubelet, last */
+    _Atomic uint64_t called_ns;        /* by the kubelet, last: a call of the node service */
 };
 
 /* ---- the kubelet's calls ----------------------------------------------------------------------------------------- */

@@ -14,10 +14,10 @@
 #define LOOK_NS NS_PER_SECOND
 /* A restarted kubelet cannot call before a new registration. */
 #define QUIET_NS (10 * NS_PER_SECOND)
-/* It asks once a minute for the usage of each volume in a pod. */
+/* It asks for the usage of each volume in a pod, 60 to 120 s after the last time. */
 #define IDLE_NS (180 * NS_PER_SECOND)
-/* A registration that began before the publication ends within the kubelet's timeout for it. Then the kubelet finds
- * that the socket is a new one, unregisters the driver, and asks again. */
+/* A kubelet that began to ask before the publication registers the driver, and finds then that the socket is a new one:
+ * it unregisters the driver, and asks again within about 3 s. */
 #define SETTLED_NS (10 * (int64_t)NS_PER_SECOND)
 #define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
 #define REFUSED_FIRST_NS (2 * NS_PER_SECOND)

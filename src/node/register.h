@@ -4,7 +4,7 @@
  *
  * The kubelet registers sockets that appear there, and unregisters sockets that are removed or replaced: then it has no
  * driver for about a second. In a roll the new driver takes the plugin's socket, to which the kubelet connects for each
- * call. It renews the registration only when no call can be lost by that. */
+ * call. It renews a registration that the kubelet knows only when no call can be lost by that. */
 #pragma once
 
 #include "rpc/server.h"
@@ -39,8 +39,8 @@ enum registration_place {
 
 enum registration_kubelet {
     KUBELET_UNKNOWN,
-    KUBELET_SAME,  /* it runs since before its last answer, or before the publication */
-    KUBELET_NEWER, /* it started later: what an earlier one answered does not count */
+    KUBELET_SAME,  /* it runs since before the recorded confirmation; without one, since before the publication */
+    KUBELET_NEWER, /* it started later: the confirmation was an earlier kubelet's */
 };
 
 struct registration_view {

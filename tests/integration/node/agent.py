@@ -129,7 +129,7 @@ class Kubelet:
         self.thread.join()
 
     def _run(self):
-        while not self.stopping.wait(0.05):
+        while True:
             found = {}
             for path in self.folder.iterdir():
                 if not path.name.startswith("."):
@@ -147,6 +147,8 @@ class Kubelet:
             for path, ino in found.items():
                 if path not in self.known and self.asks.is_set():
                     self._register(path, ino)
+            if self.stopping.wait(0.05):
+                return
 
     def _register(self, path, ino):
         with grpc.insecure_channel(f"unix:{path}") as channel:

@@ -17,6 +17,21 @@ def await_confirmation(node, seconds=30):
     wait_for(lambda: (node.plugins / "csi.cistern.io-reg.sock").stat().st_mode & 0o777 == 0o700, seconds)
 
 
+def register_with_a_kubelet_that_ends(node, **options):
+    """A kubelet registers the driver, and ends."""
+    kubelet = Kubelet(node.plugins, **options)
+    kubelet.wait_for_driver()
+    await_confirmation(node)
+    kubelet.stop()
+
+
+def roll(node, folder, log="cisternd-2.log"):
+    """Another driver, which starts before this one ends."""
+    new = Node(folder, keeper=node.keeper, log=log).start()
+    assert node.stop() == 0
+    return new
+
+
 def calls_all_the_time(client):
     client.call("NodeGetCapabilities", timeout=5)
     return True
@@ -76,87 +91,69 @@ def test_in_a_roll_the_kubelet_never_loses_the_driver(node, kubelet, folder):
 
 
 def test_a_kubelet_that_was_restarted_after_a_roll_finds_the_driver(node, folder):
-    first = Kubelet(node.plugins)
-    first.wait_for_driver()
-    await_confirmation(node)
-    first.stop()
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
+    register_with_a_kubelet_that_ends(node)
+    new = roll(node, folder)
     time.sleep(1.5)  # no process replies at the old registration, and none has to
-    second = Kubelet(node.plugins)
-    second.wait_for_driver(5)
-    second.stop()
+    kubelet = Kubelet(node.plugins)
+    kubelet.wait_for_driver(5)
+    kubelet.stop()
     assert new.stop() == 0
 
 
 def test_a_kubelet_of_which_nothing_else_is_seen_finds_the_driver_after_a_silence(node, folder):
-    first = Kubelet(node.plugins, makes_its_socket=False)
-    first.wait_for_driver()
-    await_confirmation(node)
-    first.stop()
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
-    second = Kubelet(node.plugins, makes_its_socket=False)
-    second.wait_for_driver(20)
-    second.stop()
+    register_with_a_kubelet_that_ends(node, makes_its_socket=False)
+    new = roll(node, folder)
+    kubelet = Kubelet(node.plugins, makes_its_socket=False)
+    kubelet.wait_for_driver(20)
+    kubelet.stop()
     assert new.stop() == 0
 
 
 def test_a_roll_between_the_start_of_a_kubelet_and_its_question_loses_nothing(node, folder):
-    first = Kubelet(node.plugins)
-    first.wait_for_driver()
-    first.stop()
-    second = Kubelet(node.plugins, asks=False)
-    time.sleep(1.5)  # the driver sees that the kubelet is another
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
-    second.asks.set()
-    second.wait_for_driver(10)
-    second.stop()
-    assert new.stop() == 0
-
-
-def test_a_roll_while_a_kubelet_asks_for_the_second_time_loses_nothing(node, folder):
-    first = Kubelet(node.plugins)
-    first.wait_for_driver()
-    await_confirmation(node)
-    first.stop()
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
-    second = Kubelet(node.plugins, hesitates=True)  # asks at the old socket, and finds that there is a new one
-    wait_for(lambda: len(second.history) == 2)
-    assert [h[0] for h in second.history] == ["registered", "unregistered"]
-    newest = Node(folder, keeper=node.keeper, log="cisternd-3.log").start()
-    assert new.stop() == 0
-    second.asks.set()
-    second.wait_for_driver(15)
-    second.stop()
-    assert newest.stop() == 0
-
-
-def test_a_registration_that_no_kubelet_has_confirmed_does_not_outlive_its_driver(node, folder):
+    register_with_a_kubelet_that_ends(node)
     kubelet = Kubelet(node.plugins, asks=False)
-    wait_for(lambda: list(node.plugins.glob("[!.]*")))
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
+    time.sleep(1.5)  # the driver sees that the kubelet is another
+    new = roll(node, folder)
     kubelet.asks.set()
     kubelet.wait_for_driver(10)
     kubelet.stop()
     assert new.stop() == 0
 
 
+def test_a_roll_while_a_kubelet_asks_for_the_second_time_loses_nothing(node, folder):
+    register_with_a_kubelet_that_ends(node)
+    new = roll(node, folder)
+    kubelet = Kubelet(node.plugins, hesitates=True)  # asks at the old socket, and finds that there is a new one
+    wait_for(lambda: len(kubelet.history) == 2)
+    assert [h[0] for h in kubelet.history] == ["registered", "unregistered"]
+    newest = roll(new, folder, "cisternd-3.log")
+    kubelet.asks.set()
+    kubelet.wait_for_driver(15)
+    kubelet.stop()
+    assert newest.stop() == 0
+
+
+def test_a_registration_that_no_kubelet_has_confirmed_does_not_outlive_its_driver(folder):
+    node = Node(folder)
+    kubelet = Kubelet(node.plugins, asks=False)  # it runs since before the publication
+    node.start()
+    wait_for(lambda: list(node.plugins.glob("[!.]*")))
+    new = roll(node, folder)
+    kubelet.asks.set()
+    kubelet.wait_for_driver(10)
+    kubelet.stop()
+    assert new.stop() == 0
+    node.clean_up()
+
+
 def test_the_probes_of_the_pod_do_not_count_as_calls_of_a_kubelet(node, folder):
-    first = Kubelet(node.plugins, makes_its_socket=False)
-    first.wait_for_driver()
-    await_confirmation(node)
-    first.stop()
-    new = Node(folder, keeper=node.keeper, log="cisternd-2.log").start()
-    assert node.stop() == 0
-    second = Kubelet(node.plugins, makes_its_socket=False)
+    register_with_a_kubelet_that_ends(node, makes_its_socket=False)
+    new = roll(node, folder)
+    kubelet = Kubelet(node.plugins, makes_its_socket=False)
     probe = Client(new.socket)
-    wait_for(lambda: probe.call("Probe", timeout=5) and "csi.cistern.io" in second.drivers, 20)
+    wait_for(lambda: probe.call("Probe", timeout=5) and "csi.cistern.io" in kubelet.drivers, 20)
     probe.close()
-    second.stop()
+    kubelet.stop()
     assert new.stop() == 0
 
 
