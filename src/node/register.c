@@ -4,6 +4,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 #include "util/names.h"
+#include <fcntl.h>
 #include <proto/pluginregistration.pb-c.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,14 +19,16 @@
 #define IDLE_NS (180 * NS_PER_SECOND)
 /* A kubelet that began to ask before the publication registers the driver, and finds then that the socket is a new one:
  * it unregisters the driver, and asks again within about 3 s. */
-#define SETTLED_NS (10 * (int64_t)NS_PER_SECOND)
+#define SETTLED_NS (10 * NS_PER_SECOND)
 #define QUIET_AT_FIRST_NS (3 * NS_PER_SECOND)
 #define REFUSED_FIRST_NS (2 * NS_PER_SECOND)
 #define REFUSED_LAST_NS (120 * NS_PER_SECOND)
 
 enum {
     THREADS = 2,
-    MODE_CONFIRMED = 0700, /* of a socket by which the kubelet has registered the driver; a new one has 0600 */
+    MODE_CONFIRMED = 0700, /* of a socket by which a kubelet has registered the driver; a new one has 0600 */
+    UNCONFIRMED = -1,
+    UNSEEN = 0,
 };
 
 struct registration {
@@ -38,16 +41,12 @@ struct registration {
     uint64_t published_ns;        /* the thread's */
     unsigned refusals;            /* the thread's: in a row, as of the last publication */
     atomic_bool refused;          /* by the kubelet, the last publication */
-    _Atomic int64_t confirmed_ns; /* wall clock: by the kubelet, since it asked last; 0: not yet */
+    _Atomic uint64_t asked_ns;    /* the kubelet's last call of the server; 0: never */
+    _Atomic int64_t confirmed_by; /* the kubelet that has registered the driver, and not asked again; or UNCONFIRMED */
     struct ticker *ticker;        /* owned */
 };
 
 /* ---- deciding on a registration ---------------------------------------------------------------------------------- */
-
-static bool is_known(const struct registration_view *v)
-{
-    return v->is_confirmed && v->kubelet != KUBELET_NEWER;
-}
 
 bool registration_is_due(const struct registration_view *v)
 {
@@ -58,9 +57,9 @@ bool registration_is_due(const struct registration_view *v)
         return false;
     case PLACE_DEAD:
         /* The kubelet may still know the driver by its predecessor's registration. */
-        if (!is_known(v))
+        if (v->confirmed == CONFIRMED_NO)
             return true;
-        if (v->kubelet == KUBELET_SAME)
+        if (v->confirmed == CONFIRMED_YES)
             return v->quiet_ns >= IDLE_NS;
         return v->quiet_ns >= (v->was_called ? QUIET_NS : QUIET_AT_FIRST_NS);
     case PLACE_OURS:
@@ -68,7 +67,7 @@ bool registration_is_due(const struct registration_view *v)
         if (v->refused)
             return v->published_ns >=
                    clock_doubled_ns(v->refusals ? v->refusals - 1 : 0, REFUSED_FIRST_NS, REFUSED_LAST_NS);
-        return !v->is_confirmed && min_u64(v->quiet_ns, v->published_ns) >= IDLE_NS;
+        return v->confirmed == CONFIRMED_NO && min_u64(v->quiet_ns, v->published_ns) >= IDLE_NS;
     }
     return false;
 }
@@ -94,25 +93,41 @@ static enum registration_place place_of(const struct registration *r)
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
 }
 
-/* Whether the kubelet of `started_ns` has confirmed this driver's registration, and will not ask again. */
-static bool has_settled(struct registration *r, int64_t started_ns)
+/* The kubelet that runs, by the mtime of the socket that it makes at its start; UNSEEN: the socket is missing. */
+static int64_t running_kubelet(const struct registration *r)
 {
-    int64_t confirmed_ns = atomic_load(&r->confirmed_ns);
-    return confirmed_ns > started_ns && clock_wall_ns() - confirmed_ns >= SETTLED_NS;
+    struct stat st;
+    return stat(r->kubelet, &st) == 0 ? time_from_spec(st.st_mtim) : UNSEEN;
 }
 
-/* A confirmation is recorded for later drivers: as the mode of the socket, and its time as the ctime. */
-static void look_at_kubelet(struct registration *r, struct registration_view *v)
+/* A confirmation is recorded for later drivers: by the mode of the registration's socket, and the kubelet by its mtime.
+ * Returns the kubelet, or UNCONFIRMED. */
+static int64_t recorded_confirmation(const char *path)
 {
-    struct stat started, recorded;
-    int64_t started_ns = stat(r->kubelet, &started) == 0 ? time_from_spec(started.st_ctim) : 0;
-    if (lstat(r->path, &recorded) != 0)
-        return;
-    v->is_confirmed = (recorded.st_mode & ALLPERMS) == MODE_CONFIRMED;
-    if (started_ns)
-        v->kubelet = started_ns <= time_from_spec(recorded.st_ctim) ? KUBELET_SAME : KUBELET_NEWER;
-    if (v->place == PLACE_OURS && !is_known(v) && has_settled(r, started_ns))
-        (void)chmod(r->path, MODE_CONFIRMED); /* without it, the next driver publishes again */
+    struct stat st;
+    bool is_confirmed = lstat(path, &st) == 0 && (st.st_mode & ALLPERMS) == MODE_CONFIRMED;
+    return is_confirmed ? time_from_spec(st.st_mtim) : UNCONFIRMED;
+}
+
+/* If this fails, the next driver publishes again. */
+static void record_confirmation(const char *path, int64_t kubelet)
+{
+    struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_to_spec(kubelet)};
+    if (utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) == 0)
+        (void)chmod(path, MODE_CONFIRMED);
+}
+
+static enum registration_confirmed confirmation_of(struct registration *r, enum registration_place place)
+{
+    int64_t running = running_kubelet(r), recorded = recorded_confirmation(r->path);
+    int64_t by = place == PLACE_OURS ? atomic_load(&r->confirmed_by) : recorded;
+    if (place == PLACE_OURS && by == running && by != recorded && clock_now_ns() >= r->asked_ns + SETTLED_NS)
+        record_confirmation(r->path, by);
+    if (by == UNCONFIRMED)
+        return CONFIRMED_NO;
+    if (running == UNSEEN)
+        return CONFIRMED_ONCE;
+    return by == running ? CONFIRMED_YES : CONFIRMED_NO;
 }
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
@@ -122,7 +137,8 @@ static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *, 
     static const char *const versions[] = {"1.0.0"}; /* CSI's, as kubelets ask for it: any 1.x */
     struct registration *r = ctx;
     Pluginregistration__PluginInfo *p = (Pluginregistration__PluginInfo *)reply;
-    atomic_store(&r->confirmed_ns, 0);
+    atomic_store(&r->asked_ns, clock_now_ns());
+    atomic_store(&r->confirmed_by, UNCONFIRMED);
     p->type = rpc_dup(call, STR("CSIPlugin"));
     p->name = rpc_dup(call, STR(NAME_DRIVER));
     p->endpoint = rpc_dup(call, str_of(r->endpoint));
@@ -142,8 +158,9 @@ static int notify(void *ctx, struct rpc_call *, const ProtobufCMessage *request,
     else
         log_event(LOG_ERROR, "the kubelet refuses the driver; the registration is repeated", "endpoint", r->endpoint,
                   "why", q->error, NULL);
+    atomic_store(&r->asked_ns, clock_now_ns());
     atomic_store(&r->refused, !q->plugin_registered);
-    atomic_store(&r->confirmed_ns, q->plugin_registered ? clock_wall_ns() : 0);
+    atomic_store(&r->confirmed_by, q->plugin_registered ? running_kubelet(r) : UNCONFIRMED);
     return 0;
 }
 
@@ -166,13 +183,15 @@ static int publish(struct registration *r, struct err *err)
                             .methods = methods,
                             .method_count = countof(methods),
                             .ctx = r};
-    r->refusals = atomic_load(&r->refused) ? r->refusals + 1 : 0;
-    atomic_store(&r->refused, false);
-    atomic_store(&r->confirmed_ns, 0);
+    bool was_refused = atomic_exchange(&r->refused, false);
+    r->refusals = was_refused ? r->refusals + 1 : 0;
+    atomic_store(&r->confirmed_by, UNCONFIRMED);
     int e = rpc_server_start(&o, &r->server, err);
     r->published_ns = clock_now_ns();
-    if (e < 0)
+    if (e < 0) {
+        atomic_store(&r->refused, was_refused);
         return e;
+    }
     rpc_server_free(before);
     log_event(LOG_INFO, "published to the kubelet", "socket", r->path, NULL);
     return 0;
@@ -181,14 +200,16 @@ static int publish(struct registration *r, struct err *err)
 static void tend(struct registration *r)
 {
     struct err err;
+    enum registration_place place = place_of(r);
     uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
-    struct registration_view v = {.place = place_of(r),
+    uint64_t quiet_since_ns = max_u64(r->began_ns, max_u64(called_ns, atomic_load(&r->asked_ns)));
+    struct registration_view v = {.place = place,
+                                  .confirmed = confirmation_of(r, place),
                                   .refused = atomic_load(&r->refused),
                                   .refusals = r->refusals + 1,
                                   .was_called = called_ns != 0,
-                                  .quiet_ns = now_ns - min_u64(now_ns, max_u64(called_ns, r->began_ns)),
+                                  .quiet_ns = now_ns - min_u64(now_ns, quiet_since_ns),
                                   .published_ns = now_ns - r->published_ns};
-    look_at_kubelet(r, &v);
     if (registration_is_due(&v) && publish(r, &err) < 0)
         log_err(LOG_ERROR, "cannot be published to the kubelet", &err, "socket", r->path, NULL);
 }
@@ -218,6 +239,7 @@ int registration_start(const struct registration_options *o, struct registration
     r->plugin = o->plugin;
     r->last_call_ns = o->last_call_ns;
     r->ctx = o->ctx;
+    r->confirmed_by = UNCONFIRMED;
     r->began_ns = clock_now_ns();
     int e = ticker_start("register", tick, r, &r->ticker, err);
     if (e < 0) {

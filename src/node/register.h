@@ -37,20 +37,20 @@ enum registration_place {
     PLACE_DEAD, /* of a driver that has exited */
 };
 
-enum registration_kubelet {
-    KUBELET_UNKNOWN,
-    KUBELET_SAME,  /* it runs since before the recorded confirmation; without one, since before the publication */
-    KUBELET_NEWER, /* it started later: the confirmation was an earlier kubelet's */
+/* Whether the kubelet has registered the driver by this socket. */
+enum registration_confirmed {
+    CONFIRMED_NO,   /* not the one that runs */
+    CONFIRMED_ONCE, /* one has; whether it still runs cannot be seen */
+    CONFIRMED_YES,
 };
 
 struct registration_view {
     enum registration_place place;
-    enum registration_kubelet kubelet;
-    bool is_confirmed;     /* a kubelet has registered the driver by this socket */
+    enum registration_confirmed confirmed;
     bool refused;          /* by the kubelet, the last publication */
     unsigned refusals;     /* in a row */
     bool was_called;       /* by the kubelet, since the start */
-    uint64_t quiet_ns;     /* since its last call, or since the start */
+    uint64_t quiet_ns;     /* since its last call of the node service or the registration, or since the start */
     uint64_t published_ns; /* since the publication */
 };
 

@@ -31,9 +31,9 @@ static void check_view(struct registration_view v)
     bool is_due = registration_is_due(&v);
     assert(v.place != PLACE_LIVE || !is_due);
     assert(v.place != PLACE_EMPTY || is_due);
-    bool is_known = v.is_confirmed && v.kubelet != KUBELET_NEWER;
+    bool is_known = v.confirmed != CONFIRMED_NO;
     assert(v.place != PLACE_DEAD || is_known || is_due);
-    assert(v.place != PLACE_OURS || v.refused || !v.is_confirmed || !is_due);
+    assert(v.place != PLACE_OURS || v.refused || !is_known || !is_due);
     v.quiet_ns = v.published_ns = UINT64_MAX;
     assert(!is_due || registration_is_due(&v));
 }
@@ -52,10 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     v.published_ns = v.quiet_ns;
     v.refusals = bytes[1];
     v.place = (enum registration_place)(bytes[2] % 4);
-    v.kubelet = (enum registration_kubelet)(bytes[3] % 3);
+    v.confirmed = (enum registration_confirmed)(bytes[3] % 3);
     v.refused = bytes[3] & 0x80;
     v.was_called = bytes[3] & 0x40;
-    v.is_confirmed = bytes[3] & 0x20;
     check_view(v);
     return 0;
 }

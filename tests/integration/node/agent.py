@@ -108,16 +108,14 @@ class Kubelet:
     """The directory plugins_registry of a real kubelet (pkg/kubelet/pluginmanager). A new or replaced socket is
     unregistered if it was known, then asked for its name. A removed socket is unregistered. A question that begins while
     the socket is dead reaches the one that replaces it, which then counts as replaced. No socket is asked before the
-    event `asks`, which is cleared when a driver is unregistered if it `hesitates`."""
+    event `asks`. One that `hesitates` begins to ask before a driver can know of it, and clears `asks` when it first
+    unregisters a driver."""
 
     def __init__(self, folder, refuse=0, makes_its_socket=True, asks=True, hesitates=False):
         self.folder, self.refuse = Path(folder), refuse
         self.known, self.drivers, self.history = {}, {}, []
-        if makes_its_socket:
-            own = self.folder.parent / "device-plugins" / "kubelet.sock"
-            own.parent.mkdir(exist_ok=True)
-            own.unlink(missing_ok=True)
-            own.touch()
+        if makes_its_socket and not hesitates:
+            self._make_own_socket()
         self.stopping, self.asks, self.hesitates = threading.Event(), threading.Event(), hesitates
         if asks:
             self.asks.set()
@@ -127,6 +125,12 @@ class Kubelet:
     def stop(self):
         self.stopping.set()
         self.thread.join()
+
+    def _make_own_socket(self):
+        own = self.folder.parent / "device-plugins" / "kubelet.sock"
+        own.parent.mkdir(exist_ok=True)
+        own.unlink(missing_ok=True)
+        own.touch()
 
     def _run(self):
         while True:
@@ -144,6 +148,7 @@ class Kubelet:
                     self.history.append(("unregistered", name))
                     if self.hesitates:
                         self.asks.clear()
+                        self.hesitates = False
             for path, ino in found.items():
                 if path not in self.known and self.asks.is_set():
                     self._register(path, ino)
@@ -153,8 +158,11 @@ class Kubelet:
     def _register(self, path, ino):
         with grpc.insecure_channel(f"unix:{path}") as channel:
             stub = registration_grpc.RegistrationStub(channel)
+            question = stub.GetInfo.future(registration.InfoRequest(), timeout=10, wait_for_ready=True)
+            if self.hesitates:
+                self._make_own_socket()
             try:
-                info = stub.GetInfo(registration.InfoRequest(), timeout=10, wait_for_ready=True)
+                info = question.result()
             except grpc.RpcError:
                 return  # asked again, as the real one does with back-off
             self.known[path] = ino

@@ -1,20 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the kubelet learns of the driver, and keeps it while drivers come and go."""
+import contextlib
 import socket
+import subprocess
 import time
 
 import grpc
 
 from integration.csi.driver import Client, capability, wait_for
 
-from .agent import Kubelet, Node, hold_true
+from .agent import Kubelet, Node, hold_true, registration, registration_grpc
 
 Code = grpc.StatusCode
 
 
+def registration_socket(node):
+    return node.plugins / "csi.cistern.io-reg.sock"
+
+
+def is_confirmed(node):
+    return registration_socket(node).stat().st_mode & 0o777 == 0o700
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """No file can be created in it."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 def await_confirmation(node, seconds=30):
     """The driver counts on the kubelet's knowledge from now on."""
-    wait_for(lambda: (node.plugins / "csi.cistern.io-reg.sock").stat().st_mode & 0o777 == 0o700, seconds)
+    wait_for(lambda: is_confirmed(node), seconds)
 
 
 def register_with_a_kubelet_that_ends(node, **options):
@@ -176,6 +197,26 @@ def test_a_kubelet_that_said_no_is_asked_again(folder):
     kubelet.stop()
     node.stop()
     node.clean_up()
+
+
+def test_a_publication_that_fails_after_a_refusal_is_repeated(folder):
+    node = Node(folder)
+    kubelet = Kubelet(node.plugins, refuse=1)
+    node.start()
+    wait_for(lambda: "refuses the driver" in node.log_text())
+    with read_only(node.plugins):
+        wait_for(lambda: "cannot be published" in node.log_text())
+    kubelet.wait_for_driver(20)
+    kubelet.stop()
+    node.stop()
+    node.clean_up()
+
+
+def test_a_kubelet_that_asks_again_has_not_confirmed(node, kubelet):
+    kubelet.wait_for_driver()
+    with grpc.insecure_channel(f"unix:{registration_socket(node)}") as channel:
+        registration_grpc.RegistrationStub(channel).GetInfo(registration.InfoRequest(), timeout=5)
+        hold_true(lambda: not is_confirmed(node), 13)
 
 
 def test_a_removed_registration_is_published_again(node, kubelet):

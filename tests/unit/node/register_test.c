@@ -18,7 +18,7 @@ static void a_dead_one_is_left_alone_while_the_kubelet_calls(void **state)
 {
     (void)state;
     struct registration_view v = {
-        .place = PLACE_DEAD, .is_confirmed = true, .was_called = true, .quiet_ns = SECONDS(9)};
+        .place = PLACE_DEAD, .confirmed = CONFIRMED_ONCE, .was_called = true, .quiet_ns = SECONDS(9)};
     assert_false(registration_is_due(&v));
     v.quiet_ns = SECONDS(11);
     assert_true(registration_is_due(&v));
@@ -27,54 +27,40 @@ static void a_dead_one_is_left_alone_while_the_kubelet_calls(void **state)
 static void a_dead_one_found_at_the_start_waits_only_for_a_first_call(void **state)
 {
     (void)state;
-    struct registration_view v = {.place = PLACE_DEAD, .is_confirmed = true, .quiet_ns = SECONDS(1)};
+    struct registration_view v = {.place = PLACE_DEAD, .confirmed = CONFIRMED_ONCE, .quiet_ns = SECONDS(1)};
     assert_false(registration_is_due(&v));
     v.quiet_ns = SECONDS(4);
     assert_true(registration_is_due(&v));
 }
 
-static void a_kubelet_that_is_the_same_still_knows_us_and_a_newer_one_does_not(void **state)
+static void a_dead_one_that_the_kubelet_has_confirmed_is_kept_and_one_that_it_has_not_is_replaced_at_once(void **state)
 {
     (void)state;
-    struct registration_view v = {.place = PLACE_DEAD,
-                                  .is_confirmed = true,
-                                  .kubelet = KUBELET_SAME,
-                                  .was_called = true,
-                                  .quiet_ns = SECONDS(179)};
+    struct registration_view v = {
+        .place = PLACE_DEAD, .confirmed = CONFIRMED_YES, .was_called = true, .quiet_ns = SECONDS(179)};
     assert_false(registration_is_due(&v));
     v.quiet_ns = SECONDS(181); /* it has no volume here: a renewal loses no call */
     assert_true(registration_is_due(&v));
-    v.kubelet = KUBELET_NEWER;
+    v.confirmed = CONFIRMED_NO;
     v.quiet_ns = 0;
     assert_true(registration_is_due(&v));
     v.place = PLACE_LIVE;
     assert_false(registration_is_due(&v));
 }
 
-static void a_dead_one_that_no_kubelet_has_confirmed_is_replaced_at_once(void **state)
-{
-    (void)state;
-    struct registration_view v = {.place = PLACE_DEAD, .kubelet = KUBELET_SAME, .was_called = true};
-    assert_true(registration_is_due(&v));
-    v.kubelet = KUBELET_UNKNOWN;
-    assert_true(registration_is_due(&v));
-}
-
 static void an_own_registration_that_the_kubelet_never_confirms_is_renewed_while_it_does_not_call(void **state)
 {
     (void)state;
-    struct registration_view v = {
-        .place = PLACE_OURS, .kubelet = KUBELET_SAME, .quiet_ns = SECONDS(86400), .published_ns = SECONDS(179)};
+    struct registration_view v = {.place = PLACE_OURS, .quiet_ns = SECONDS(86400), .published_ns = SECONDS(179)};
     assert_false(registration_is_due(&v));
     v.published_ns = SECONDS(181);
     assert_true(registration_is_due(&v));
     v.quiet_ns = SECONDS(179);
     assert_false(registration_is_due(&v));
-    v = (struct registration_view){.place = PLACE_OURS,
-                                   .is_confirmed = true,
-                                   .kubelet = KUBELET_NEWER, /* it asks at its start */
-                                   .quiet_ns = SECONDS(86400),
-                                   .published_ns = SECONDS(86400)};
+    v.quiet_ns = v.published_ns = SECONDS(86400);
+    v.confirmed = CONFIRMED_YES;
+    assert_false(registration_is_due(&v));
+    v.confirmed = CONFIRMED_ONCE;
     assert_false(registration_is_due(&v));
 }
 
@@ -100,8 +86,7 @@ int main(void)
         cmocka_unit_test(an_empty_place_is_taken_at_once_and_a_live_one_never),
         cmocka_unit_test(a_dead_one_is_left_alone_while_the_kubelet_calls),
         cmocka_unit_test(a_dead_one_found_at_the_start_waits_only_for_a_first_call),
-        cmocka_unit_test(a_kubelet_that_is_the_same_still_knows_us_and_a_newer_one_does_not),
-        cmocka_unit_test(a_dead_one_that_no_kubelet_has_confirmed_is_replaced_at_once),
+        cmocka_unit_test(a_dead_one_that_the_kubelet_has_confirmed_is_kept_and_one_that_it_has_not_is_replaced_at_once),
         cmocka_unit_test(an_own_registration_that_the_kubelet_never_confirms_is_renewed_while_it_does_not_call),
         cmocka_unit_test(an_own_registration_is_renewed_after_a_refusal_and_later_each_time),
     };
