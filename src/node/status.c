@@ -379,16 +379,32 @@ static enum api_phase set_release_held(struct status_writer *w)
     return API_PHASE_LOST; /* an export is impossible now */
 }
 
+/* Whether the bucket has all that pods wrote: by the export for release, or the one after the last pod with write
+ * access. */
+static bool is_confirmed(const struct observed *f)
+{
+    const struct verdict *e = &f->verdict;
+    bool is_after_last_pod = f->use.unpublished_ns && !f->use.published && e->started_ns >= f->use.unpublished_ns;
+    return e->state == VERDICT_DONE && (e->writes == f->use.writes || is_after_last_pod);
+}
+
+/* Of a release that needs no other export. */
+static void set_last_export(struct status_writer *w)
+{
+    if (!w->f->here || !w->f->volume->spec->export.uri)
+        return;
+    add_export(w);
+    if (w->f->use.writes > 0 && is_confirmed(w->f))
+        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
+    else if (w->f->use.writes > 0)
+        SET(w, API_EXPORTED, API_FALSE, "Discarded",
+            "files that are not exported are deleted with the volume, as requested");
+}
+
 static enum api_phase set_released(struct status_writer *w)
 {
     SET(w, API_MOUNTED, API_FALSE, "Released", "the volume is deleted from the node");
-    if (!w->f->here || !w->f->volume->spec->export.uri)
-        return API_PHASE_RELEASED;
-    add_export(w);
-    if (w->f->verdict.state == VERDICT_DONE && w->f->verdict.writes == w->f->use.writes)
-        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
-    else if (w->f->use.writes > 0)
-        SET(w, API_EXPORTED, API_FALSE, "Discarded", "the volume was released without an export, as requested");
+    set_last_export(w);
     return API_PHASE_RELEASED;
 }
 
@@ -436,6 +452,13 @@ void status_build(struct api_volume *order, const struct observed *f, const stru
     drop_controllers_conditions(&order->status.conditions);
     order->status.observed_generation = order->meta.generation;
     order->status.phase = set_conditions(&w);
+}
+
+void status_build_last_export(struct api_volume *order, const struct observed *f, int64_t now_ns)
+{
+    struct status_writer w = {.v = order, .f = f, .now_ns = now_ns};
+    drop_controllers_conditions(&order->status.conditions);
+    set_last_export(&w);
 }
 
 void status_build_unreadable(struct api_volume *order, const struct err *why, int64_t now_ns)

@@ -54,6 +54,23 @@ static int refuse(const struct api_volume *order, const struct observed *f, stru
     return err_advise_text(err, CIS_POOL_ABSENT, "wait: the controller creates the volume elsewhere");
 }
 
+static int write_status(struct agent *a, const struct api_volume *now, struct err *err)
+{
+    auto_json answer = NULL;
+    struct kube_request q = {.resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER};
+    int r = api_apply_status(a->kube, q, api_volume_status_json(now), &answer, err);
+    /* The order was deleted, or another one has its name: the next list shows which. */
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
+        orders_drop(a->orders, now->meta.name);
+        kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
+        return 0;
+    }
+    if (r < 0)
+        return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
+    orders_put(a->orders, now->meta.name, answer, status_is_active(now), clock_now_ns());
+    return 0;
+}
+
 /* ---- release ----------------------------------------------------------------------------------------------------- */
 
 struct release_commit {
@@ -93,12 +110,24 @@ static int read_last_verdict(struct observed *f, struct err *err)
     return verdict_read(f->volume->dir, &f->verdict, err);
 }
 
+/* Nothing can be read of it later. */
+static int write_last_export(const struct release_commit *c, struct err *err)
+{
+    auto_api_volume before = orders_get(c->agent->orders, c->order->meta.name);
+    auto_api_volume now = orders_get(c->agent->orders, c->order->meta.name);
+    int r = read_last_verdict(c->f, err);
+    if (r < 0 || !now)
+        return r;
+    status_build_last_export(now, c->f, clock_wall_ns());
+    return status_compare(before, now) == STATUS_SAME ? 0 : write_status(c->agent, now, err);
+}
+
 /* Reads the order from the server and marks it there, before anything is deleted. Any failure, an unreachable API
  * server too, means: not now. */
 static int commit(void *ctx, struct err *err)
 {
     const struct release_commit *c = ctx;
-    if (read_last_verdict(c->f, err) == 0 && commit_now(c->agent, c->order, err) == 0)
+    if (write_last_export(c, err) == 0 && commit_now(c->agent, c->order, err) == 0)
         return 0;
     kube_queue_add_after(c->agent->queue, STR(LIST_KEY), NS_PER_SECOND); /* read the order again */
     err_wrap(err, "the release of volume '%s' cannot be committed", c->order->meta.name);
@@ -172,23 +201,6 @@ static bool is_worth_a_write(struct agent *a, const struct api_volume *before, c
         return true;
     }
     return false;
-}
-
-static int write_status(struct agent *a, const struct api_volume *now, struct err *err)
-{
-    auto_json answer = NULL;
-    struct kube_request q = {.resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER};
-    int r = api_apply_status(a->kube, q, api_volume_status_json(now), &answer, err);
-    /* The order was deleted, or another one has its name: the next list shows which. */
-    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
-        orders_drop(a->orders, now->meta.name);
-        kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
-        return 0;
-    }
-    if (r < 0)
-        return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
-    orders_put(a->orders, now->meta.name, answer, status_is_active(now), clock_now_ns());
-    return 0;
 }
 
 /* A warning on the order and on its claim. Best effort. */

@@ -314,6 +314,14 @@ def exporting(folder):
     return {"export": {"uri": f"file://{out}/", "settle": "0s"}}
 
 
+def write_in_a_pod(agent, volume_id, text="1"):
+    """A pod uses the volume, and ends."""
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "ckpt").write_text(text)
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+
+
 def identity(node):
     return json.loads((Path(str(node.pools["default"]).split(",")[0]) / "cistern.json").read_text())
 
