@@ -4,10 +4,11 @@
 import contextlib
 import json
 import os
+import time
 
 import pytest
 
-from e2e.lib.machine import eventually
+from e2e.lib.machine import DEBIAN, eventually
 from e2e.lib.orders import Volume, Worker, kill, pids_of, replace_pod
 from e2e.lib.ours import DRIVER, NAMESPACE, drivers, install, is_ready, pods
 
@@ -23,19 +24,24 @@ def worker(cluster, cistern):
     volume.remove()
 
 
+def are_new(cluster, component, before):
+    """Each node's pod of this component is another than before."""
+    now = pods(cluster, component)
+    return all(is_ready(now[n]) and now[n]["metadata"]["uid"] != before[n]["metadata"]["uid"] for n in cluster.nodes)
+
+
 def await_new(cluster, component, before):
-    """Each node's pod of this component is another than before, and each kubelet knows the driver."""
+    """The same, and each kubelet knows the driver."""
     def rolled():
         for node in cluster.nodes:
             assert DRIVER in drivers(cluster, node), f"the kubelet of {node} does not know the driver"
-        now = pods(cluster, component)
-        return all(is_ready(now[n]) and now[n]["metadata"]["uid"] != before[n]["metadata"]["uid"] for n in cluster.nodes)
+        return are_new(cluster, component, before)
 
     eventually(rolled, f"every node has a new {component} pod", 90)
 
 
-@pytest.mark.parametrize("time", range(TIMES))
-def test_a_roll_of_driver_and_keeper_is_not_noticed(cluster, worker, time):
+@pytest.mark.parametrize("turn", range(TIMES))
+def test_a_roll_of_driver_and_keeper_is_not_noticed(cluster, worker, turn):
     for component in COMPONENTS.values():
         before = pods(cluster, component)
         cluster.kubectl("rollout", "restart", f"daemonset/cistern-{component}", "-n", NAMESPACE)
@@ -46,8 +52,38 @@ def test_a_roll_of_driver_and_keeper_is_not_noticed(cluster, worker, time):
         worker.go_on()
 
 
-@pytest.mark.parametrize("time", range(TIMES))
-def test_a_kill_of_any_program_and_the_deletion_of_its_pod_are_not_noticed(cluster, worker, time):
+REGISTRATION = "/var/lib/kubelet/plugins_registry/csi.cistern.io-reg.sock"
+
+
+def has_driver_until(cluster, holds, seconds=90):
+    """Each kubelet knows the driver all the time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert all(DRIVER in drivers(cluster, node) for node in cluster.nodes)
+        assert time.monotonic() < deadline
+
+
+def test_a_roll_to_a_driver_that_starts_slowly_leaves_no_node_without_one(cluster, worker):
+    for node in cluster.nodes.values():
+        eventually(lambda: node.run("stat", "--format=%a", REGISTRATION).strip() == "700", f"{node.name} has confirmed the driver")
+    seconds = 4
+    before = pods(cluster, "node")
+    tools = {"name": "tools", "hostPath": {"path": str(DEBIAN / "bin")}}
+    slow = {"name": "cisternd", "command": ["/tools/busybox", "sh", "-c", f'/tools/busybox sleep {seconds}; exec cisternd "$@"', "sh"],
+            "volumeMounts": [{"name": "tools", "mountPath": "/tools"}]}
+    patch = {"spec": {"template": {"spec": {"volumes": [tools], "containers": [slow]}}}}
+    cluster.kubectl("patch", "daemonset", "cistern-node", "-n", NAMESPACE, "-p", json.dumps(patch))
+    has_driver_until(cluster, lambda: are_new(cluster, "node", before))
+    end = time.monotonic() + seconds + 2
+    has_driver_until(cluster, lambda: time.monotonic() > end)
+    worker.go_on()
+    before = pods(cluster, "node")
+    cluster.kubectl("rollout", "undo", "daemonset/cistern-node", "-n", NAMESPACE)
+    await_new(cluster, "node", before)
+
+
+@pytest.mark.parametrize("turn", range(TIMES))
+def test_a_kill_of_any_program_and_the_deletion_of_its_pod_are_not_noticed(cluster, worker, turn):
     node = cluster.nodes["node-a"]
     for program in ("cistern-mount", *COMPONENTS):
         killed = kill(node, program)
