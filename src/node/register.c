@@ -27,8 +27,6 @@
 enum {
     THREADS = 2,
     MODE_CONFIRMED = 0700, /* of a socket by which a kubelet has registered the driver; a new one has 0600 */
-    UNCONFIRMED = -1,
-    UNSEEN = 0,
 };
 
 struct registration {
@@ -37,16 +35,28 @@ struct registration {
     uint64_t (*last_call_ns)(void *ctx);
     void *ctx;
     uint64_t began_ns;
-    struct rpc_server *server;    /* owned; the thread's, once it runs; NULL: never published */
-    uint64_t published_ns;        /* the thread's */
-    unsigned refusals;            /* the thread's: in a row, as of the last publication */
-    atomic_bool refused;          /* by the kubelet, the last publication */
-    _Atomic uint64_t asked_ns;    /* the kubelet's last call of the server; 0: never */
-    _Atomic int64_t confirmed_by; /* the kubelet that has registered the driver, and not asked again; or UNCONFIRMED */
-    struct ticker *ticker;        /* owned */
+    struct rpc_server *server; /* owned; the thread's, once it runs; NULL: never published */
+    uint64_t published_ns;     /* the thread's */
+    unsigned refusals;         /* the thread's: in a row, as of the last publication */
+    atomic_bool refused;       /* by the kubelet, the last publication */
+    _Atomic uint64_t asked_ns; /* the kubelet's last call of the server; 0: never */
+    /* The kubelet that registered the driver and has not asked again, or REGISTRATION_UNCONFIRMED. */
+    _Atomic int64_t confirmed_by;
+    struct ticker *ticker; /* owned */
 };
 
 /* ---- deciding on a registration ---------------------------------------------------------------------------------- */
+
+enum registration_confirmed registration_is_confirmed(enum registration_place place, int64_t by, int64_t running)
+{
+    if (by == REGISTRATION_UNCONFIRMED)
+        return CONFIRMED_NO;
+    if (place == PLACE_OURS) /* a kubelet that was restarted asks there by itself */
+        return CONFIRMED_YES;
+    if (running == REGISTRATION_UNSEEN)
+        return CONFIRMED_ONCE;
+    return by == running ? CONFIRMED_YES : CONFIRMED_NO;
+}
 
 bool registration_is_due(const struct registration_view *v)
 {
@@ -93,41 +103,38 @@ static enum registration_place place_of(const struct registration *r)
     return socket_is_live(r->path) ? PLACE_LIVE : PLACE_DEAD;
 }
 
-/* The kubelet that runs, by the mtime of the socket that it makes at its start; UNSEEN: the socket is missing. */
+/* The kubelet that runs, by the mtime of the socket that it makes at its start. In seconds: some file systems have no
+ * finer times. */
 static int64_t running_kubelet(const struct registration *r)
 {
     struct stat st;
-    return stat(r->kubelet, &st) == 0 ? time_from_spec(st.st_mtim) : UNSEEN;
+    return stat(r->kubelet, &st) == 0 ? st.st_mtim.tv_sec : REGISTRATION_UNSEEN;
 }
 
 /* A confirmation is recorded for later drivers: by the mode of the registration's socket, and the kubelet by its mtime.
- * Returns the kubelet, or UNCONFIRMED. */
+ * Returns the kubelet, or REGISTRATION_UNCONFIRMED. */
 static int64_t recorded_confirmation(const char *path)
 {
     struct stat st;
     bool is_confirmed = lstat(path, &st) == 0 && (st.st_mode & ALLPERMS) == MODE_CONFIRMED;
-    return is_confirmed ? time_from_spec(st.st_mtim) : UNCONFIRMED;
+    return is_confirmed ? st.st_mtim.tv_sec : REGISTRATION_UNCONFIRMED;
 }
 
 /* If this fails, the next driver publishes again. */
 static void record_confirmation(const char *path, int64_t kubelet)
 {
-    struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, time_to_spec(kubelet)};
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = kubelet}};
     if (utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) == 0)
         (void)chmod(path, MODE_CONFIRMED);
 }
 
-static enum registration_confirmed confirmation_of(struct registration *r, enum registration_place place)
+static enum registration_confirmed confirmation_of(const struct registration *r, enum registration_place place)
 {
     int64_t running = running_kubelet(r), recorded = recorded_confirmation(r->path);
     int64_t by = place == PLACE_OURS ? atomic_load(&r->confirmed_by) : recorded;
     if (place == PLACE_OURS && by == running && by != recorded && clock_now_ns() >= r->asked_ns + SETTLED_NS)
         record_confirmation(r->path, by);
-    if (by == UNCONFIRMED)
-        return CONFIRMED_NO;
-    if (running == UNSEEN)
-        return CONFIRMED_ONCE;
-    return by == running ? CONFIRMED_YES : CONFIRMED_NO;
+    return registration_is_confirmed(place, by, running);
 }
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
@@ -138,7 +145,7 @@ static int get_info(void *ctx, struct rpc_call *call, const ProtobufCMessage *, 
     struct registration *r = ctx;
     Pluginregistration__PluginInfo *p = (Pluginregistration__PluginInfo *)reply;
     atomic_store(&r->asked_ns, clock_now_ns());
-    atomic_store(&r->confirmed_by, UNCONFIRMED);
+    atomic_store(&r->confirmed_by, REGISTRATION_UNCONFIRMED);
     p->type = rpc_dup(call, STR("CSIPlugin"));
     p->name = rpc_dup(call, STR(NAME_DRIVER));
     p->endpoint = rpc_dup(call, str_of(r->endpoint));
@@ -160,7 +167,7 @@ static int notify(void *ctx, struct rpc_call *, const ProtobufCMessage *request,
                   "why", q->error, NULL);
     atomic_store(&r->asked_ns, clock_now_ns());
     atomic_store(&r->refused, !q->plugin_registered);
-    atomic_store(&r->confirmed_by, q->plugin_registered ? running_kubelet(r) : UNCONFIRMED);
+    atomic_store(&r->confirmed_by, q->plugin_registered ? running_kubelet(r) : REGISTRATION_UNCONFIRMED);
     return 0;
 }
 
@@ -183,15 +190,17 @@ static int publish(struct registration *r, struct err *err)
                             .methods = methods,
                             .method_count = countof(methods),
                             .ctx = r};
+    uint64_t asked_ns = atomic_load(&r->asked_ns);
     bool was_refused = atomic_exchange(&r->refused, false);
-    r->refusals = was_refused ? r->refusals + 1 : 0;
-    atomic_store(&r->confirmed_by, UNCONFIRMED);
+    atomic_store(&r->confirmed_by, REGISTRATION_UNCONFIRMED);
     int e = rpc_server_start(&o, &r->server, err);
     r->published_ns = clock_now_ns();
     if (e < 0) {
-        atomic_store(&r->refused, was_refused);
+        if (atomic_load(&r->asked_ns) == asked_ns) /* else the server before was asked */
+            atomic_store(&r->refused, was_refused);
         return e;
     }
+    r->refusals = was_refused ? r->refusals + 1 : 0;
     rpc_server_free(before);
     log_event(LOG_INFO, "published to the kubelet", "socket", r->path, NULL);
     return 0;
@@ -239,7 +248,7 @@ int registration_start(const struct registration_options *o, struct registration
     r->plugin = o->plugin;
     r->last_call_ns = o->last_call_ns;
     r->ctx = o->ctx;
-    r->confirmed_by = UNCONFIRMED;
+    r->confirmed_by = REGISTRATION_UNCONFIRMED;
     r->began_ns = clock_now_ns();
     int e = ticker_start("register", tick, r, &r->ticker, err);
     if (e < 0) {
@@ -258,6 +267,8 @@ void registration_stop(struct registration *own_r)
     /* The kubelet unregisters the driver of a removed socket, even if another process serves the plugin's socket. */
     if (own_r->server && !rpc_server_has_name(own_r->plugin))
         rpc_server_leave_name(own_r->server);
+    else if (!own_r->server && rpc_server_has_name(own_r->plugin) && place_of(own_r) == PLACE_DEAD)
+        (void)unlink(own_r->path);
     rpc_server_free(own_r->server);
     registration_free(own_r);
 }

@@ -24,8 +24,8 @@ struct registration_options {
 /* Strings are copied. */
 must_check int registration_start(const struct registration_options *o, struct registration **ret, struct err *err);
 
-/* Removes the registration, unless another driver has taken the plugin's socket and will renew it. NULL is fine. Before
- * the plugin's server is stopped. */
+/* Removes the registration, also one of an earlier driver, unless another driver has taken the plugin's socket. NULL is
+ * fine. Before the plugin's server is stopped. */
 void registration_stop(struct registration *own_r);
 
 /* ---- pure -------------------------------------------------------------------------------------------------------- */
@@ -39,10 +39,19 @@ enum registration_place {
 
 /* Whether the kubelet has registered the driver by this socket. */
 enum registration_confirmed {
-    CONFIRMED_NO,   /* not the one that runs */
-    CONFIRMED_ONCE, /* one has; whether it still runs cannot be seen */
+    CONFIRMED_NO,
+    CONFIRMED_ONCE, /* a kubelet has; whether it still runs cannot be seen */
     CONFIRMED_YES,
 };
+
+enum {
+    REGISTRATION_UNCONFIRMED = -1, /* no kubelet */
+    REGISTRATION_UNSEEN = 0,       /* a kubelet whose own socket is missing */
+};
+
+/* `by`: the kubelet that confirmed the registration at `place`, as the time in seconds at which it started. `running`:
+ * the kubelet that runs now. */
+enum registration_confirmed registration_is_confirmed(enum registration_place place, int64_t by, int64_t running);
 
 struct registration_view {
     enum registration_place place;

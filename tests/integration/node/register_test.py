@@ -71,6 +71,16 @@ def test_a_driver_that_ends_alone_is_unregistered(node, kubelet):
     assert list(node.plugins.iterdir()) == [] and not node.socket.exists()
 
 
+def test_a_driver_that_kept_the_registration_of_another_removes_it_when_it_ends_alone(node, kubelet, folder):
+    kubelet.wait_for_driver()
+    await_confirmation(node)
+    new = roll(node, folder)
+    hold_true(lambda: kubelet.drivers, 2)
+    assert new.stop() == 0
+    wait_for(lambda: not kubelet.drivers)
+    assert list(node.plugins.iterdir()) == [] and not node.socket.exists()
+
+
 def test_a_node_offers_identity_and_node_and_says_how_many_volumes_it_takes(node):
     info = node.client.call("NodeGetInfo")
     assert info.max_volumes_per_node == 1024
@@ -201,12 +211,13 @@ def test_a_kubelet_that_said_no_is_asked_again(folder):
 
 def test_a_publication_that_fails_after_a_refusal_is_repeated(folder):
     node = Node(folder)
-    kubelet = Kubelet(node.plugins, refuse=1)
+    kubelet = Kubelet(node.plugins, refuse=1000)
     node.start()
     wait_for(lambda: "refuses the driver" in node.log_text())
     with read_only(node.plugins):
         wait_for(lambda: "cannot be published" in node.log_text())
-    kubelet.wait_for_driver(20)
+        kubelet.refuse = 0
+    kubelet.wait_for_driver(60)
     kubelet.stop()
     node.stop()
     node.clean_up()

@@ -48,6 +48,29 @@ static void a_dead_one_that_the_kubelet_has_confirmed_is_kept_and_one_that_it_ha
     assert_false(registration_is_due(&v));
 }
 
+static void a_confirmation_of_a_dead_registration_counts_while_its_kubelet_runs(void **state)
+{
+    (void)state;
+    enum { FIRST = 100, SECOND = 200 };
+    static const struct {
+        enum registration_place place;
+        int64_t by, running;
+        enum registration_confirmed confirmed;
+    } cases[] = {{PLACE_DEAD, FIRST, FIRST, CONFIRMED_YES},
+                 {PLACE_DEAD, FIRST, SECOND, CONFIRMED_NO},
+                 {PLACE_DEAD, SECOND, FIRST, CONFIRMED_NO}, /* the clock was set back */
+                 {PLACE_DEAD, FIRST, REGISTRATION_UNSEEN, CONFIRMED_ONCE},
+                 {PLACE_DEAD, REGISTRATION_UNSEEN, REGISTRATION_UNSEEN, CONFIRMED_ONCE},
+                 {PLACE_DEAD, REGISTRATION_UNSEEN, FIRST, CONFIRMED_NO},
+                 {PLACE_DEAD, REGISTRATION_UNCONFIRMED, FIRST, CONFIRMED_NO},
+                 {PLACE_OURS, REGISTRATION_UNCONFIRMED, FIRST, CONFIRMED_NO},
+                 {PLACE_OURS, FIRST, FIRST, CONFIRMED_YES},
+                 {PLACE_OURS, FIRST, SECOND, CONFIRMED_YES}, /* it asks by itself */
+                 {PLACE_OURS, FIRST, REGISTRATION_UNSEEN, CONFIRMED_YES}};
+    for (size_t i = 0; i < countof(cases); i++)
+        assert_int_equal(registration_is_confirmed(cases[i].place, cases[i].by, cases[i].running), cases[i].confirmed);
+}
+
 static void an_own_registration_that_the_kubelet_never_confirms_is_renewed_while_it_does_not_call(void **state)
 {
     (void)state;
@@ -87,6 +110,7 @@ int main(void)
         cmocka_unit_test(a_dead_one_is_left_alone_while_the_kubelet_calls),
         cmocka_unit_test(a_dead_one_found_at_the_start_waits_only_for_a_first_call),
         cmocka_unit_test(a_dead_one_that_the_kubelet_has_confirmed_is_kept_and_one_that_it_has_not_is_replaced_at_once),
+        cmocka_unit_test(a_confirmation_of_a_dead_registration_counts_while_its_kubelet_runs),
         cmocka_unit_test(an_own_registration_that_the_kubelet_never_confirms_is_renewed_while_it_does_not_call),
         cmocka_unit_test(an_own_registration_is_renewed_after_a_refusal_and_later_each_time),
     };
