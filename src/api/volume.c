@@ -200,6 +200,24 @@ static void write_summary(json *j, const struct api_volume_status *s)
         json_set_str(j, "status.summary.reason", str_of(problem));
 }
 
+static void write_export(json *j, const struct api_volume_status *s)
+{
+    if (s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
+        json_fields_write(j, export_fields, countof(export_fields), s);
+    if (s->export_failed.count > 0)
+        json_set(j, "status.export.failed", faults_json(&s->export_failed, failed_fields));
+}
+
+/* Writes only the conditions of these types. `other`: NULL if there is one type. */
+static void write_conditions_of(json *j, const struct api_conditions *all, const char *type, const char *other)
+{
+    struct api_conditions own = {0}; /* borrows */
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->items[i].type, type) == 0 || (other && strcmp(all->items[i].type, other) == 0))
+            own.items[own.count++] = all->items[i];
+    json_set(j, "status.conditions", api_conditions_json(&own));
+}
+
 json *api_volume_status_json(const struct api_volume *v)
 {
     const struct api_volume_status *s = &v->status;
@@ -209,10 +227,7 @@ json *api_volume_status_json(const struct api_volume *v)
         json_fields_write(j, hydration_fields, countof(hydration_fields), s);
     if (s->hydration.has_listing)
         json_fields_write(j, listing_fields, countof(listing_fields), s);
-    if (s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
-        json_fields_write(j, export_fields, countof(export_fields), s);
-    if (s->export_failed.count > 0)
-        json_set(j, "status.export.failed", faults_json(&s->export_failed, failed_fields));
+    write_export(j, s);
     if (s->errors.count > 0)
         json_set(j, "status.errors", faults_json(&s->errors, error_fields));
     write_summary(j, s);
@@ -226,22 +241,18 @@ json *api_volume_commit_json(const struct api_volume *v)
     json *j = api_document(&api_volumes, &v->meta);
     json_set_str(j, "metadata.resourceVersion", str_of(v->meta.resource_version));
     json_set_bool(j, "status.releaseCommitted", true);
+    write_export(j, &v->status);
+    write_conditions_of(j, &v->status.conditions, API_EXPORTED, NULL);
     return j;
 }
 
 json *api_volume_verdict_json(const struct api_volume *v)
 {
-    struct api_conditions own = {0}; /* borrows */
     json *j = api_document(&api_volumes, &v->meta);
     if (v->status.phase == API_PHASE_LOST)
         json_set_str(j, "status.phase", str_of(api_phase_name(API_PHASE_LOST)));
-    for (size_t i = 0; i < v->status.conditions.count; i++) {
-        const struct api_condition *c = &v->status.conditions.items[i];
-        if (strcmp(c->type, API_DELETION_HELD) == 0 || strcmp(c->type, API_NODE_GONE) == 0)
-            own.items[own.count++] = *c;
-    }
     write_node(j, v->node); /* kubectl shows it, and this node may never have written its own status */
-    json_set(j, "status.conditions", api_conditions_json(&own));
+    write_conditions_of(j, &v->status.conditions, API_DELETION_HELD, API_NODE_GONE);
     return j;
 }
 

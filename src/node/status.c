@@ -235,6 +235,28 @@ static void set_exporting(struct status_writer *w)
         SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
 }
 
+/* Whether the bucket has all that pods wrote: by the export for release, or the one after the last pod with write
+ * access. */
+static bool is_confirmed(const struct observed *f)
+{
+    const struct verdict *e = &f->verdict;
+    bool is_after_last_pod = f->use.unpublished_ns && !f->use.published && e->started_ns >= f->use.unpublished_ns;
+    return e->state == VERDICT_DONE && (e->writes == f->use.writes || is_after_last_pod);
+}
+
+/* Of a release that needs no other export. */
+static void set_last_export(struct status_writer *w)
+{
+    if (!w->f->here || !w->f->volume->spec->export.uri)
+        return;
+    add_export(w);
+    if (w->f->use.writes > 0 && is_confirmed(w->f))
+        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
+    else if (w->f->use.writes > 0)
+        SET(w, API_EXPORTED, API_FALSE, "Discarded",
+            "files that are not exported are deleted with the volume, as requested");
+}
+
 static void set_exported(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
@@ -253,6 +275,8 @@ static void set_exported(struct status_writer *w)
         SET(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
             w->o->action == ACTION_RELEASE ? "the volume is exported before its release"
                                            : "a pod may have written since the last export");
+    else if (w->v->status.release_committed)
+        set_last_export(w);
     else if (w->f->use.writes == 0)
         SET(w, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN, "no pod has had write access yet");
     else if (e->state == VERDICT_DONE && w->f->use.unpublished_ns)
@@ -379,28 +403,6 @@ static enum api_phase set_release_held(struct status_writer *w)
     return API_PHASE_LOST; /* an export is impossible now */
 }
 
-/* Whether the bucket has all that pods wrote: by the export for release, or the one after the last pod with write
- * access. */
-static bool is_confirmed(const struct observed *f)
-{
-    const struct verdict *e = &f->verdict;
-    bool is_after_last_pod = f->use.unpublished_ns && !f->use.published && e->started_ns >= f->use.unpublished_ns;
-    return e->state == VERDICT_DONE && (e->writes == f->use.writes || is_after_last_pod);
-}
-
-/* Of a release that needs no other export. */
-static void set_last_export(struct status_writer *w)
-{
-    if (!w->f->here || !w->f->volume->spec->export.uri)
-        return;
-    add_export(w);
-    if (w->f->use.writes > 0 && is_confirmed(w->f))
-        SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
-    else if (w->f->use.writes > 0)
-        SET(w, API_EXPORTED, API_FALSE, "Discarded",
-            "files that are not exported are deleted with the volume, as requested");
-}
-
 static enum api_phase set_released(struct status_writer *w)
 {
     SET(w, API_MOUNTED, API_FALSE, "Released", "the volume is deleted from the node");
@@ -457,7 +459,6 @@ void status_build(struct api_volume *order, const struct observed *f, const stru
 void status_build_last_export(struct api_volume *order, const struct observed *f, int64_t now_ns)
 {
     struct status_writer w = {.v = order, .f = f, .now_ns = now_ns};
-    drop_controllers_conditions(&order->status.conditions);
     set_last_export(&w);
 }
 

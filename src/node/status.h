@@ -8,7 +8,7 @@
 /* Sets order->status to the present state. Leaves out the conditions that the controller owns. */
 void status_build(struct api_volume *order, const struct observed *f, const struct action_outcome *o, int64_t now_ns);
 
-/* Sets only the export, whose result is deleted with the volume, to what it is at the end of a release. */
+/* Sets only the result of the last export, at the end of a release. */
 void status_build_last_export(struct api_volume *order, const struct observed *f, int64_t now_ns);
 
 /* As status_build(), for a volume whose files on the disk cannot be read. */

@@ -54,32 +54,16 @@ static int refuse(const struct api_volume *order, const struct observed *f, stru
     return err_advise_text(err, CIS_POOL_ABSENT, "wait: the controller creates the volume elsewhere");
 }
 
-static int write_status(struct agent *a, const struct api_volume *now, struct err *err)
-{
-    auto_json answer = NULL;
-    struct kube_request q = {.resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER};
-    int r = api_apply_status(a->kube, q, api_volume_status_json(now), &answer, err);
-    /* The order was deleted, or another one has its name: the next list shows which. */
-    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
-        orders_drop(a->orders, now->meta.name);
-        kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
-        return 0;
-    }
-    if (r < 0)
-        return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
-    orders_put(a->orders, now->meta.name, answer, status_is_active(now), clock_now_ns());
-    return 0;
-}
-
 /* ---- release ----------------------------------------------------------------------------------------------------- */
 
 struct release_commit {
     struct agent *agent;
-    const struct api_volume *order; /* the copy on which this step was decided */
-    struct observed *f;             /* read before the step: an export may have ended since */
+    struct api_volume *order; /* the copy on which this step was decided */
+    struct observed *f;       /* read before the step: an export may have ended since */
 };
 
-static int commit_now(struct agent *a, const struct api_volume *order, struct err *err)
+/* The result of the last export is deleted with the volume, so that it is written with the commit. */
+static int commit_now(struct agent *a, const struct api_volume *order, const struct observed *f, struct err *err)
 {
     auto_json fresh = NULL;
     auto_json answer = NULL;
@@ -92,7 +76,8 @@ static int commit_now(struct agent *a, const struct api_volume *order, struct er
         return r;
     if (strcmp(now->meta.uid, order->meta.uid) != 0 || !now->release_requested ||
         now->release_discard != order->release_discard)
-        return err_set(err, ERR_CHANGED, "the order changed during the release of the volume");
+        return err_set(err, ERR_CHANGED, "the CisternVolume changed during the release");
+    status_build_last_export(now, f, clock_wall_ns());
     struct kube_request q = {
         .resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER "-release"};
     r = api_apply_status(a->kube, q, api_volume_commit_json(now), &answer, err);
@@ -101,34 +86,25 @@ static int commit_now(struct agent *a, const struct api_volume *order, struct er
     return r;
 }
 
-/* No export runs any more, and the verdict is deleted with the volume. */
-static int read_last_verdict(struct observed *f, struct err *err)
+/* No export and no pod uses the volume any more. */
+static int read_last_state(struct agent *a, struct observed *f, struct err *err)
 {
     if (!f->here)
         return 0;
     verdict_done(&f->verdict);
-    return verdict_read(f->volume->dir, &f->verdict, err);
-}
-
-/* Nothing can be read of it later. */
-static int write_last_export(const struct release_commit *c, struct err *err)
-{
-    auto_api_volume before = orders_get(c->agent->orders, c->order->meta.name);
-    auto_api_volume now = orders_get(c->agent->orders, c->order->meta.name);
-    int r = read_last_verdict(c->f, err);
-    if (r < 0 || !now)
-        return r;
-    status_build_last_export(now, c->f, clock_wall_ns());
-    return status_compare(before, now) == STATUS_SAME ? 0 : write_status(c->agent, now, err);
+    int r = verdict_read(f->volume->dir, &f->verdict, err);
+    return r < 0 ? r : driver_volume_use(a->driver, f->volume, &f->use, err);
 }
 
 /* Reads the order from the server and marks it there, before anything is deleted. Any failure, an unreachable API
  * server too, means: not now. */
 static int commit(void *ctx, struct err *err)
 {
-    const struct release_commit *c = ctx;
-    if (write_last_export(c, err) == 0 && commit_now(c->agent, c->order, err) == 0)
+    struct release_commit *c = ctx;
+    if (read_last_state(c->agent, c->f, err) == 0 && commit_now(c->agent, c->order, c->f, err) == 0) {
+        c->order->status.release_committed = true;
         return 0;
+    }
     kube_queue_add_after(c->agent->queue, STR(LIST_KEY), NS_PER_SECOND); /* read the order again */
     err_wrap(err, "the release of volume '%s' cannot be committed", c->order->meta.name);
     err->code = ERR_PENDING;
@@ -145,7 +121,7 @@ static bool may_owe_export(const struct api_volume *order)
     return !is_empty && (api_volume_spec(order, &spec, ERR_IGNORED) < 0 || spec->export.uri);
 }
 
-static int release(struct agent *a, const struct api_volume *order, struct observed *f, enum release_step *ret,
+static int release(struct agent *a, struct api_volume *order, struct observed *f, enum release_step *ret,
                    struct err *err)
 {
     struct release_commit c = {.agent = a, .order = order, .f = f};
@@ -159,8 +135,7 @@ static int release(struct agent *a, const struct api_volume *order, struct obser
     return driver_release_volume(a->driver, &o, ret, err);
 }
 
-static int act(struct agent *a, const struct api_volume *order, struct observed *f, struct action_outcome *o,
-               struct err *err)
+static int act(struct agent *a, struct api_volume *order, struct observed *f, struct action_outcome *o, struct err *err)
 {
     switch (o->action) {
     case ACTION_MAKE:
@@ -201,6 +176,23 @@ static bool is_worth_a_write(struct agent *a, const struct api_volume *before, c
         return true;
     }
     return false;
+}
+
+static int write_status(struct agent *a, const struct api_volume *now, struct err *err)
+{
+    auto_json answer = NULL;
+    struct kube_request q = {.resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER};
+    int r = api_apply_status(a->kube, q, api_volume_status_json(now), &answer, err);
+    /* The order was deleted, or another one has its name: the next list shows which. */
+    if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED) {
+        orders_drop(a->orders, now->meta.name);
+        kube_queue_add_after(a->queue, STR(LIST_KEY), NS_PER_SECOND);
+        return 0;
+    }
+    if (r < 0)
+        return err_wrap(err, "status of CisternVolume '%s'", now->meta.name);
+    orders_put(a->orders, now->meta.name, answer, status_is_active(now), clock_now_ns());
+    return 0;
 }
 
 /* A warning on the order and on its claim. Best effort. */

@@ -97,9 +97,15 @@ def test_a_driver_that_ends_after_it_deleted_a_volume_still_says_that_it_was_exp
     with ApiProxy(cluster) as proxy:
         def commit(handler, forward):
             """The last request that succeeds."""
-            proxy.fault(None, "", answer(503), times=None)
+            begin = handler.begin
+
+            def begin_the_last(status, content_type):
+                if status == 200:
+                    proxy.fault(None, "", answer(503), times=None)
+                begin(status, content_type)
+            handler.begin = begin_the_last
             crumbs(1 << 20)(handler, forward)
-        proxy.fault("PATCH", "-release", commit)
+        proxy.fault("PATCH", "-release", commit, times=None)
         agent = Node(folder, kubeconfig=proxy.kubeconfig).start()
         try:
             volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
@@ -131,6 +137,19 @@ def test_a_volume_that_is_discarded_says_whether_its_files_were_exported(agent, 
         orders.wait_phase(name, "Released")
     assert orders.has_condition("pvc-1", "Exported", "True", "Confirmed"), orders.status("pvc-1")
     assert orders.has_condition("pvc-2", "Exported", "False", "Discarded"), orders.status("pvc-2")
+
+
+def test_a_discarded_volume_that_cannot_be_deleted_yet_is_said_to_be_discarded(agent, orders, folder):
+    volume_id = orders.make("pvc-1", source=exporting(folder), **blank())
+    path = agent.folder_of(volume_id)
+    write_in_a_pod(agent, volume_id)
+    orders.wait("pvc-1", "Exported", "False", "ExportDue")
+    with (path / "data/ckpt").open():  # the disk of a volume with an image cannot be unmounted
+        orders.release("pvc-1", discard=True)
+        wait_for(lambda: orders.status("pvc-1").get("releaseCommitted"))
+        hold_true(lambda: orders.has_condition("pvc-1", "Exported", "False", "Discarded"), 3)
+    orders.wait_phase("pvc-1", "Released")
+    assert orders.has_condition("pvc-1", "Exported", "False", "Discarded")
 
 
 # ---- withdrawal ------------------------------------------------------------------------------------------------------
