@@ -61,25 +61,37 @@ def has_driver_until(cluster, holds, seconds=90):
     while not holds():
         assert all(DRIVER in drivers(cluster, node) for node in cluster.nodes)
         assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
-def test_a_roll_to_a_driver_that_starts_slowly_leaves_no_node_without_one(cluster, worker):
-    for node in cluster.nodes.values():
-        eventually(lambda: node.run("stat", "--format=%a", REGISTRATION).strip() == "700", f"{node.name} has confirmed the driver")
+@pytest.fixture
+def slow_start(cluster):
+    """Rolls to drivers that start after `seconds`; ends with a roll back."""
     seconds = 4
-    before = pods(cluster, "node")
     tools = {"name": "tools", "hostPath": {"path": str(DEBIAN / "bin")}}
-    slow = {"name": "cisternd", "command": ["/tools/busybox", "sh", "-c", f'/tools/busybox sleep {seconds}; exec cisternd "$@"', "sh"],
-            "volumeMounts": [{"name": "tools", "mountPath": "/tools"}]}
-    patch = {"spec": {"template": {"spec": {"volumes": [tools], "containers": [slow]}}}}
+    container = {"name": "cisternd", "volumeMounts": [{"name": "tools", "mountPath": "/tools"}],
+                 "command": ["/tools/busybox", "sh", "-c", f'/tools/busybox sleep {seconds}; exec cisternd "$@"', "sh"]}
+    patch = {"spec": {"template": {"spec": {"volumes": [tools], "containers": [container]}}}}
     cluster.kubectl("patch", "daemonset", "cistern-node", "-n", NAMESPACE, "-p", json.dumps(patch))
-    has_driver_until(cluster, lambda: are_new(cluster, "node", before))
-    end = time.monotonic() + seconds + 2
-    has_driver_until(cluster, lambda: time.monotonic() > end)
-    worker.go_on()
+    yield seconds
     before = pods(cluster, "node")
     cluster.kubectl("rollout", "undo", "daemonset/cistern-node", "-n", NAMESPACE)
     await_new(cluster, "node", before)
+
+
+@pytest.fixture
+def confirmed(cluster):
+    """The drivers' pods, whose registrations the kubelets have confirmed."""
+    for node in cluster.nodes.values():
+        eventually(lambda: node.run("stat", "--format=%a", REGISTRATION).strip() == "700", f"{node.name} has confirmed the driver")
+    return pods(cluster, "node")
+
+
+def test_a_roll_to_a_driver_that_starts_slowly_leaves_no_node_without_one(cluster, worker, confirmed, slow_start):
+    has_driver_until(cluster, lambda: are_new(cluster, "node", confirmed))
+    end = time.monotonic() + slow_start + 2
+    has_driver_until(cluster, lambda: time.monotonic() > end)
+    worker.go_on()
 
 
 @pytest.mark.parametrize("turn", range(TIMES))
