@@ -27,7 +27,9 @@ static int open_device(unsigned number, struct loopdev *ret)
     snprintf(ret->path, sizeof ret->path, "/dev/loop%u", number);
     ret->number = number;
     ret->fd = open(ret->path, O_RDWR | O_CLOEXEC);
-    if (ret->fd < 0 && errno == ENOENT && mknod(ret->path, S_IFBLK | 0660, makedev(LOOP_MAJOR, number)) == 0)
+    /* EEXIST: another thread or driver has just made it. */
+    if (ret->fd < 0 && errno == ENOENT &&
+        (mknod(ret->path, S_IFBLK | 0660, makedev(LOOP_MAJOR, number)) == 0 || errno == EEXIST))
         ret->fd = open(ret->path, O_RDWR | O_CLOEXEC);
     return ret->fd < 0 ? -1 : 0;
 }
