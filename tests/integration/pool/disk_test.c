@@ -72,7 +72,7 @@ static void a_volume_is_made_attached_and_taken_apart_again(void **state)
     assert_in_range(total_bytes(&v), 56 * MIB, 64 * MIB);
     assert_int_equal(access(at("plain/data/lost+found"), F_OK), -1);
     must(disk_detach(&v.disk, &err));
-    assert_int_equal(loops_here(), 0);
+    await_loops(0);
     assert_int_equal(mounts_here(), 0);
     drop_volume(&v);
 }
@@ -266,7 +266,7 @@ static void a_foreign_mount_on_data_is_refused(void **state)
     must(disk_make(&v.disk, &err));
     must(mount_make("none", at("foreign/data"), "tmpfs", 0, NULL, &err));
     must_fail(ERR_BUSY, 2011, disk_attach(&v.disk, &err));
-    assert_int_equal(loops_here(), 0);
+    await_loops(0);
     must(mount_unmount(at("foreign/data"), 0, false, &err));
     drop_volume(&v);
 }
@@ -288,7 +288,7 @@ static void a_destroyed_image_is_corrupt_and_leaks_no_device(void **state)
     assert_int_equal(pwrite(image, "\2\0", 2, 102), 2);
     struct err err = {0};
     assert_true(disk_attach(&v.disk, &err) < 0);
-    assert_int_equal(loops_here(), 0);
+    await_loops(0);
     fd_close(&image);
     drop_volume(&v);
 }

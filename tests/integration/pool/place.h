@@ -44,6 +44,24 @@ static inline const char *at(const char *name)
     return buf;
 }
 
+/* Tests beside this one wait until their loop devices are free and their FUSE connections end: copies of their mounts
+ * in this namespace would keep them. */
+static inline void drop_copies(void)
+{
+    struct mount *all = NULL;
+    size_t count = 0;
+    must(mount_below("/", &all, &count, &err));
+    for (size_t i = 0; i < count; i++) {
+        const struct mount *m = &all[i];
+        struct str at = str_of(m->target);
+        bool is_loop = str_starts(str_of(m->source), STR("/dev/loop"));
+        bool is_fuse = str_starts(str_of(m->fs_type), STR("fuse"));
+        if ((is_loop || is_fuse) && (str_starts(at, STR("/tmp/")) || str_starts(at, STR("/var/tmp/"))))
+            (void)umount2(m->target, MNT_DETACH | UMOUNT_NOFOLLOW);
+    }
+    mount_list_free(all, count);
+}
+
 static inline int enter_place(void **state)
 {
     (void)state;
@@ -52,6 +70,7 @@ static inline int enter_place(void **state)
         perror("these tests run as root");
         return -1;
     }
+    drop_copies();
     snprintf(place, sizeof place, "/tmp/cistern-volume-test-XXXXXX");
     return mkdtemp(place) ? 0 : -1;
 }
@@ -105,13 +124,20 @@ static inline size_t loops_here(void)
     return count;
 }
 
+/* A loop device goes when its last user does, which is not at once: drivers beside this test open each one to find their
+ * own. */
+static inline void await_loops(size_t wanted)
+{
+    for (unsigned i = 0; i < 10000 && loops_here() != wanted; i++)
+        usleep(1000);
+    assert_int_equal(loops_here(), wanted);
+}
+
 static inline size_t mounts_here(void)
 {
     struct mount *mounts = NULL;
     size_t count = 0;
     must(mount_below(place, &mounts, &count, &err));
-    for (size_t i = 0; i < count; i++)
-        mount_done(&mounts[i]);
-    free(mounts);
+    mount_list_free(mounts, count);
     return count;
 }

@@ -116,7 +116,7 @@ static void a_volume_lives_from_create_to_trash(void **state)
     must_fail(ERR_NOT_FOUND, 0, space_find(s, &v->spec->id, &again, &err));
     must_fail(ERR_NOT_FOUND, 0, space_find_name(s, STR("pvc-1"), &again, &err));
     must(space_empty_trash(s, &err));
-    assert_int_equal(loops_here(), 0);
+    await_loops(0);
     assert_int_equal(mounts_here(), 0);
 }
 
@@ -235,7 +235,7 @@ static void a_volume_with_a_damaged_record_is_kept_counted_and_deletable(void **
     space_entries_free(page, count);
     must(space_delete(s, &id, &err));
     must(space_empty_trash(s, &err));
-    assert_int_equal(loops_here(), 0);
+    await_loops(0);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
