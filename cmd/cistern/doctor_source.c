@@ -81,8 +81,8 @@ static void report_clock(const struct clock_check *v)
         return;
     }
     struct err err;
-    err_set(&err, ERR_INVALID, "this machine's clock is %" PRId64 " s %s of the store's", far,
-            skew < 0 ? "ahead" : "behind");
+    err_set(&err, ERR_INVALID, "this machine's clock is %" PRId64 " s %s the store's", far,
+            skew < 0 ? "ahead of" : "behind");
     err_advise(&err, CIS_CLOCK_SKEW);
     doctor_say_err(far > SKEW_FAIL_SECONDS ? DOCTOR_FAIL : DOCTOR_WARN, "clock", &err);
 }

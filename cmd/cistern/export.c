@@ -37,7 +37,7 @@ static struct {
 static const struct opt table[] = {
     FILTER_OPTS(flags.include, flags.exclude),
     {"since", 0, OPT_TEXT, &flags.since, "TIME",
-     "take only files that changed after TIME, such as 2026-11-21T09:00:00Z, or within 2h"},
+     "take only files that changed after TIME: 2026-11-21T09:00:00Z, or an age such as 2h"},
     {"settle", 0, OPT_DURATION, &flags.settle_ns, "TIME", "take a file when it was unchanged for this long (0s)"},
     {"conflict", 0, OPT_TEXT, &flags.conflict, "WHAT",
      "if another writer's object has the key: fail, overwrite or version (fail)"},
@@ -236,8 +236,8 @@ static void print_summary(struct export_cmd *j, const struct verdict *v, uint64_
            bytes_text(j->sent_bytes, bytes), duration_text(spent_ns, time),
            bytes_text((uint64_t)((double)j->sent_bytes * 1e9 / (double)(spent_ns + 1)), rate));
     if (v->done_files > 0)
-        printf("%lu files, %s in %s, each confirmed by %s\n", v->done_files, bytes_text(v->done_bytes, total), v->uri,
-               v->size_only_files ? "its size only: the store has no checksum for it" : "size and checksum");
+        printf("%lu files, %s in %s, confirmed by size and checksum; %lu have no checksum in the store\n",
+               v->done_files, bytes_text(v->done_bytes, total), v->uri, v->size_only_files);
     auto_sbuf ways = SBUF(512);
     add_proofs(v, &ways);
     if (ways.len)

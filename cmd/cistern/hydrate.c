@@ -34,7 +34,7 @@ static const char usage[] = "Usage: cistern hydrate URI DIR [flags]\n"
                             "hydration wrote, or that were\n"
                             "changed since, are kept and reported, and the exit code is 1. A record of the versions "
                             "stays in .DIR.cistern; without\n"
-                            "it, size and time decide.\n\n"
+                            "it, files are compared by size and time.\n\n"
                             "  cistern hydrate s3://bucket/dataset/ ./dataset --exclude '*.tmp'\n"
                             "  cistern hydrate gs://bucket/model/weights.bin ./model\n\nFlags:\n";
 
@@ -445,7 +445,7 @@ static int check_usage(int argc, char **argv, struct err *err)
 {
     static const char *const of_volume[] = {"volume", "resume", "barrier", "price-read", "price-write", NULL};
     if (flags.volume && argc != 1)
-        return err_set(err, ERR_INVALID, "--volume stands without URI and DIR: the volume has both");
+        return err_set(err, ERR_INVALID, "--volume names URI and DIR already: remove the arguments");
     if (!flags.volume && argc > 3)
         return err_set(err, ERR_INVALID, "unexpected argument '%s'; see `cistern hydrate --help`", argv[3]);
     if (!flags.volume && argc != 3)

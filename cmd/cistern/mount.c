@@ -20,7 +20,7 @@ static const struct opt opts[] = {
     {"read-only", 0, OPT_FLAG, &flags.read_only, NULL, "mount read-only"},
     {"allow-other", 0, OPT_FLAG, &flags.allow_other, NULL, "let other users access it, by the files' permissions"},
     {"exclusive", 0, OPT_FLAG, &flags.exclusive, NULL,
-     "keep names and attributes for a day instead of a second; nothing else may change DIR"},
+     "let the kernel cache names and attributes for a day, not a second; no other program may change DIR"},
     {"passthrough", 0, OPT_TEXT, &flags.passthrough, "WHEN",
      "let the kernel read and write the files directly: auto, on or off (auto)"},
     {"capacity", 0, OPT_BYTES, &flags.capacity, "BYTES", "show at most this size in df (the size of the disk)"},

@@ -74,7 +74,7 @@ static const struct opt table[] = {
     {"node-gone-grace", 0, OPT_DURATION, &flags.controller.node_gone_grace_ns, "TIME",
      "controller: give up the volumes of a deleted Node after this time (10m)"},
     {"tombstone-age", 0, OPT_DURATION, &flags.controller.tombstone_ns, "TIME",
-     "controller: keep records of such volumes for this time (168h)"},
+     "controller: keep CisternVolumes of released volumes of a deleted Node for this time (168h)"},
     {"sweep-interval", 0, OPT_DURATION, &flags.controller.sweep_ns, "TIME",
      "controller: look for orphaned volumes at this interval (10m)"},
     {"cross-namespace", 0, OPT_FLAG, &flags.controller.cross_namespace, NULL,

@@ -136,8 +136,8 @@ static struct str endpoint_of(const struct route_request *w)
     return str_of(w->is_export ? spec_export_server(w->spec).endpoint : w->spec->source.endpoint);
 }
 
-/* Users choose the CA, too: a server with their certificate could pass for the provider's, and get the token. Their own
- * token is theirs to lose, that of the driver or of an exportSecret is not. */
+/* Users choose the CA, too: a server with their certificate could pass for the provider's, and get the token. A user
+ * may risk a token of their own, but not the driver's, or that of an exportSecret. */
 static bool is_token_under_users_ca(const struct route_request *w)
 {
     const char *ca = w->is_export ? spec_export_server(w->spec).ca_bundle : w->spec->source.ca_bundle;

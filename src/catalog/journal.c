@@ -205,7 +205,7 @@ int journal_barrier_begin(struct journal *j, struct err *err)
 int journal_barrier_held(struct journal *j, struct err *err)
 {
     /* Sync the covered records first: a power loss during one fsync may keep the end and lose the middle, and a hole
-     * before a mark counts as damage. */
+     * before a JOURNAL_DURABLE record counts as damage. */
     int r = sync_file(j, err);
     if (r < 0)
         return r;

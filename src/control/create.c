@@ -119,7 +119,7 @@ static int submit(struct control *c, struct api_volume *v, const struct api_pool
             err->code = ERR_AGAIN;
         return -(int)err->code;
     }
-    log_event(LOG_INFO, "volume ordered", "name", v->meta.name, "volume", v->id.text, "node", v->node, "claim",
+    log_event(LOG_INFO, "CisternVolume created", "name", v->meta.name, "volume", v->id.text, "node", v->node, "claim",
               v->claim_label, NULL);
     return api_volume_read(made, ret, err);
 }
@@ -138,7 +138,7 @@ static int check_found(const struct api_volume *v, const struct order_request *o
 {
     if (order_state_of(v) == ORDER_LEAVING)
         return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING,
-                        "volume '%s': an earlier order of this name is still being removed", v->meta.name);
+                        "volume '%s': an earlier CisternVolume of this name is still being deleted", v->meta.name);
     int r = order_matches(v, o, err);
     if (r == 0 && !is_accessible(o->create, v->node))
         r = err_fail(err, ERR_EXISTS, CIS_VOLUME_EXISTS,
@@ -197,8 +197,8 @@ static int await_answer(struct control *c, struct rpc_call *call, const struct a
     case ORDER_LEAVING:
         break;
     }
-    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING, "volume '%s': its order was withdrawn during the call",
-                    v->meta.name);
+    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING,
+                    "volume '%s': its CisternVolume was deleted during the call", v->meta.name);
 }
 
 /* Finds the order, or creates it. If two calls do so at once, the first order counts. */

@@ -4,7 +4,7 @@
 #include "util/clock.h"
 #include <stdio.h>
 
-/* Kept of the caller's deadline, to write the answer and have it read. */
+/* Part of the caller's deadline that is reserved for sending the answer. */
 #define ANSWER_NS (1 * NS_PER_SECOND)
 /* For a caller without a deadline, and the most that any call waits for a node. */
 #define WAIT_MAX_NS (60 * NS_PER_SECOND)
@@ -152,8 +152,8 @@ int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_ove
     }
     if (r != -ERR_CHANGED)
         return r;
-    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING, "volume '%s': changed while its order was withdrawn",
-                    v->meta.name);
+    return err_fail(err, ERR_PENDING, CIS_VOLUME_STEP_PENDING,
+                    "volume '%s': its CisternVolume changed while it was being deleted", v->meta.name);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ bool release_is_tombstone(const struct api_volume *v)
     return v->release_requested && api_condition_is(&v->status.conditions, API_NODE_GONE, API_TRUE);
 }
 
-/* Unexported files keep the volume. If they may be discarded, it is kept until the node has acted on that. */
+/* The release has stopped: files are not exported. With release_discard it goes on. */
 static bool is_kept(const struct api_volume *v)
 {
     return v->status.phase == API_PHASE_EXPORT_FAILED && !v->release_discard;
@@ -92,7 +92,7 @@ int release_describe(const struct api_volume *v, struct err *err)
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */
 
-/* Only the phase Released proves that the claim was deleted and that no other claim took its place. */
+/* Bound: a claim has the volume. Available: a claim may get it. In every other phase it may be deleted. */
 bool release_is_kept_by(const json *pv)
 {
     struct str policy = STR_NULL, phase = STR_NULL;

@@ -139,9 +139,10 @@ static void count_loss(const struct api_volume *v)
 static int lose(struct control *c, struct api_volume *v, struct err *err)
 {
     struct err what;
-    char unsent[BYTES_TEXT_MAX];
-    err_set(&what, ERR_NOT_FOUND, "volume '%s': lost with node %s, and %s that were not exported", v->id.text, v->node,
-            v->status.export.pending_bytes ? bytes_text(v->status.export.pending_bytes, unsent) : "all bytes");
+    char pending[BYTES_TEXT_MAX];
+    uint64_t pending_bytes = v->status.export.pending_bytes;
+    err_set(&what, ERR_NOT_FOUND, "volume '%s': lost with node %s; not exported: %s", v->id.text, v->node,
+            pending_bytes ? bytes_text(pending_bytes, pending) : "no file that the node reported");
     err_advise(&what, CIS_VOLUME_LOST);
     v->status.phase = API_PHASE_LOST;
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", v->meta.generation, clock_wall_ns(),
@@ -212,9 +213,10 @@ static int act(struct control *c, struct api_volume *v, enum release_action step
     case ACTION_HOLD:
         return hold(c, v, err);
     case ACTION_NODE_ABSENT:
-        return set_node(c, v, API_UNKNOWN, "NodeAbsent", "is not there", err);
+        return set_node(c, v, API_UNKNOWN, "NodeAbsent",
+                        "does not exist; after cleanup.nodeGoneGrace the volume counts as lost", err);
     case ACTION_NODE_BACK:
-        return set_node(c, v, API_FALSE, "NodeBack", "is there", err);
+        return set_node(c, v, API_FALSE, "NodeBack", "exists again", err);
     case ACTION_LOSE:
         return lose(c, v, err);
     case ACTION_NONE:

@@ -104,8 +104,8 @@ char *creds_aws_profile_value(const char *profile, const char *name)
     return value ? value : profile_value(profile_name(profile), name, false);
 }
 
-/* Returns a setting of the profile that is not supported. AWS tools use each of them except the last before a key of
- * the same profile: with that key, Cistern would have another identity than they. */
+/* Returns a setting of the profile that is not supported. AWS tools prefer each of these settings, except
+ * credential_process, to a key of the same profile. With that key, Cistern would have another identity. */
 static const char *other_way(const char *profile, bool has_key)
 {
     static const char *const ways[] = {"role_arn", "sso_session", "sso_start_url", "credential_process"};

@@ -63,7 +63,7 @@ void exchange_start(struct worker *w, const struct exchange_request *r)
                                                       .body_len = r->body.len,
                                                       .ca = r->ca,
                                                       .connect_to = r->connect_to,
-                                                      .unguarded = true, /* of servers that no user names */
+                                                      .unguarded = true, /* no user chooses these servers */
                                                       .timeout_ns = r->timeout_ns ? r->timeout_ns : TIMEOUT_NS,
                                                       .ctx = x,
                                                       .on_body = on_body,

@@ -260,7 +260,7 @@ static int read_again(struct agent *a, const struct api_volume *order, const str
             pool_wake(&a->pools[i]);
     if (o->action == ACTION_RELEASE)
         return 0;
-    log_event(LOG_INFO, "step of a CisternVolume carried out", "volume", order->meta.name, "id", order->id.text, "step",
+    log_event(LOG_INFO, "CisternVolume processed", "volume", order->meta.name, "id", order->id.text, "step",
               action_name(o->action), NULL);
     observed_done(f);
     return observed_read(a->driver, order, f, err);

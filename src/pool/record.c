@@ -202,9 +202,9 @@ int record_of(const struct volume *v, struct record *ret, struct err *err)
     return 0;
 }
 
-/* Needs no new block, unlike a replacement: with the pool full of files of others, no mount could be given up, and no
- * space. A record that needs another block is not begun. One write of a few sectors: after a crash in it the record may
- * be corrupt, which CIS_MOUNTS_RECORD_CORRUPT reports. */
+/* Overwrites the file in place. A replacement needs a new block: in a full pool no volume could be unmounted, and so no
+ * space freed. False if the text needs another block. One write of a few sectors: after a crash in it the record may be
+ * corrupt, which CIS_MOUNTS_RECORD_CORRUPT reports. */
 static bool overwrite(int dir, const char *text)
 {
     struct stat st;

@@ -5,8 +5,8 @@
 #include <assert.h>
 
 #define NO_POD_NS (2 * NS_PER_SECOND) /* a pod is often created right after its claim; doubled up to RECHECK_NS */
-/* Lists of waiting pods, a second and in a burst. Claims with a mistake, of one namespace or of many, leave the other
- * requests that this client may send to claims without. */
+/* Limits of pod lists, a second and in a burst, for all namespaces and for one. Without them, claims with mistakes
+ * would use up the requests that this client may send, and valid claims would wait. */
 enum { LISTS_QPS = 10, LISTS_BURST = 40, NAMESPACE_QPS = 1, NAMESPACE_BURST = 20 };
 #define PODS_EVERY_NS (60 * NS_PER_SECOND) /* kube_event() limits an event to one a minute, but each needs a list */
 
@@ -74,7 +74,7 @@ static bool tell_listed(struct populate *p, const json *list, const struct kube_
     return found;
 }
 
-/* The same with the list that is kept. False: none was taken since then, or it is outdated. */
+/* Like tell_listed(), with the stored list. False: it was taken before `since_ns`, or is outdated, or missing. */
 static bool tell_kept(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
                       uint64_t since_ns, bool *ret_found)
 {

@@ -398,8 +398,8 @@ static void read_source(struct claim_view *v)
     int r = t->source.len ? find_source(v, t->source_namespace, t->source, &source, &spec) : 0;
     if (r == -ERR_NOT_FOUND && is_blank(v))
         (void)err_advise_text(&v->source_unusable, CIS_CLAIM_SOURCE_NOT_FOUND,
-                              "create it: despite hydration: none, its export applies; for a blank volume create the "
-                              "claim again without dataSourceRef");
+                              "create the BucketSource: with hydration: none its export is still used; for a volume "
+                              "without export, create the claim again without dataSourceRef");
     if (r == 0)
         r = find_annotated(v);
     v->facts.has_source = r != -ERR_NOT_FOUND;

@@ -158,14 +158,15 @@ void volume_event_send_drain(struct populate *p, const struct api_volume *volume
     if (api_condition_is(&volume->status.conditions, API_MOUNTED, API_TRUE)) {
         kube_event(
             p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
-            "volume %s (claim %s): in use beyond export.drainHold by pods that a drain does not evict. Delete them: "
-            "what is not exported is lost if the node is deleted",
+            "volume %s (claim %s): a drain no longer waits for it: pods that a drain does not evict use it for longer "
+            "than export.drainHold. Delete these pods; files that are not exported are lost with the node",
             volume->id.text, claim);
         return;
     }
     kube_event(p->o.events, &node, KUBE_WARNING, "DrainNotHeld",
-               "volume %s (claim %s): export fails beyond export.drainHold; %s in %llu files are lost if the node is "
-               "deleted; see kubectl get civ -l cistern.io/node=%s -o wide",
+               "volume %s (claim %s): a drain no longer waits for it: its export fails for longer than "
+               "export.drainHold; %s in %llu files are lost with the node; see kubectl get civ -l cistern.io/node=%s "
+               "-o wide",
                volume->id.text, claim, bytes_text(volume->status.export.pending_bytes, bytes),
                (unsigned long long)volume->status.export.pending_objects, volume->node);
 }

@@ -440,8 +440,8 @@ static int order_retry(struct volume_view *v, json *own_spec)
     int r = patch_volume(v, "spec", own_spec);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r;
-    log_event(LOG_INFO, "a volume's source is retried otherwise", "volume", v->volume->id.text, "source",
-              v->volume->source_name, NULL);
+    log_event(LOG_INFO, "the retry settings of a volume were updated from its BucketSource", "volume",
+              v->volume->id.text, "source", v->volume->source_name, NULL);
     return wake_node(v); /* after the order was written */
 }
 

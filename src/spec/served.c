@@ -140,7 +140,7 @@ static bool is_selected(const struct spec_part *part, struct str path)
     return is_included && !is_excluded(&part->exclude, path, &work);
 }
 
-/* Of files that are exported to the directory `to` of the source. */
+/* Whether `part` selects files that are exported to the directory `to` of the source. */
 static bool selects_exported(const struct spec_part *part, struct str to, const struct spec_list *include)
 {
     size_t i = 0;

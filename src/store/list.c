@@ -114,8 +114,8 @@ static bool are_enough(const struct store_listing *l)
     return l->active_count >= l->worker_count * (2 + l->wait_ns / NS_PER_MS);
 }
 
-/* Each split costs at most one request. Allowed: a quarter of the pages read, and one for each reader at first. The
- * limit is twice the pages read, for the sake of short listings. */
+/* Each split costs at most one request. Allowed: one for every four pages read, and one for each other reader. The
+ * latter are at most two a page read, so that a short listing is not split often. */
 static bool may_cut(const struct store_listing *l)
 {
     if (l->is_unsorted || l->is_whole || l->is_stopping || l->page_keys == 0 || are_enough(l))

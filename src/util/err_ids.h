@@ -84,7 +84,7 @@
     X(1703, CREDENTIALS_FILE_INVALID, "correct the file, or name another one; the environment's credentials come before it") \
     X(1901, CLOCK_SKEW, "set the clock and run a time service (chrony or systemd-timesyncd)") \
     X(1902, BROKER_CALLER_UNKNOWN, "use the token of a running pod, with audience " NAME_AUDIENCE_BROKER) \
-    X(1903, BROKER_OTHER_VOLUME, "only Jobs of the volume and its node get its credentials") \
+    X(1903, BROKER_OTHER_VOLUME, "let only Jobs of the volume, and its node, ask for its credentials") \
     X(1904, SERVICE_ACCOUNT_NOT_ANNOTATED, "kubectl annotate serviceaccount -n %s %s " NAME_ANNOTATION_ALLOW_BUCKET_ACCESS "=true") \
     X(1905, BROKER_NAMESPACE_DENIED, "kubectl create rolebinding cistern-credentials -n %s --clusterrole=cistern-credentials --serviceaccount=%s:cistern-controller") \
     X(1906, IDENTITY_NOT_FOUND, "create it, or name another one in a new BucketSource") \
@@ -124,7 +124,7 @@
     X(2042, ARRAY_DISK_MISSING, "replace the disk; the array's data is lost: run mdadm --zero-superblock on the other members") \
     X(2043, POOL_NOT_MOUNTED, "mount the pool's disk there, or set requireMount: false for the pool") \
     X(2044, POOL_IDENTITY_UNKNOWN, "wait: the driver retries until the API server answers") \
-    X(2045, POOL_REPLACED, "mount the disk of that pool, or give the pool up") \
+    X(2045, POOL_REPLACED, "mount the disk of that pool; if it is lost, annotate the CisternPool with cistern.io/replace-pool=UUID, or use --forget-pool UUID") \
     X(2046, POOL_GIVEN_UP, "set onDataLoss: rehydrate, or delete the claim; the volume's data is lost") \
     X(2047, ARRAY_NOT_XFS, "repair it with xfs_repair, or clear the array's first MiB if its content may be lost") \
     X(2048, POOL_DIRECTORY_MISSING, "create the directory on the node, or mount the pool's disk there") \
@@ -143,14 +143,14 @@
     X(3019, MOUNT_UNRESPONSIVE, "wait; if it persists, delete all pods of this node that use the volume") \
     X(3020, STAGING_NOT_RESTORED, "delete all pods of this node that use the volume: it is mounted again for the next pod") \
     X(3021, MOUNTS_RECORD_VERSION, "upgrade this node's driver again") \
-    X(3022, VOLUME_RELEASING, "use another volume, or withdraw the release by keeping its PersistentVolume") \
-    X(3023, RELEASE_HELD, "mount its disk again, or annotate the PersistentVolume to give the files up") \
+    X(3022, VOLUME_RELEASING, "use another volume, or set the reclaim policy of its PersistentVolume to Retain") \
+    X(3023, RELEASE_HELD, "mount its disk again, or discard the files: annotate the PersistentVolume with cistern.io/discard-unexported=VOLUME-ID") \
     X(3024, CONTEXT_DIFFERS, "give all pods of the volume the same SELinux label, or wait until the other pods are gone") \
     X(3025, CONTEXT_UNSUPPORTED, "create the volume again, or set seLinuxChangePolicy: Recursive in the pod's securityContext") \
     X(3026, USER_NAMESPACE_UNSUPPORTED, "upgrade the node to Linux 6.12, remove hostUsers from the pod, or use a class with access: bind") \
     X(3101, KEEPER_UNREACHABLE, "start cistern-keeper, or end it if it does not answer (in a cluster: delete its pod on this node), and try again") \
     X(3102, MOUNT_EXISTS, "unmount it first: the options of a mount cannot change") \
-    X(3103, CAPABILITIES_MISSING, "run the mount as root with CAP_SYS_ADMIN, CAP_SETPCAP and CAP_DAC_READ_SEARCH") \
+    X(3103, CAPABILITIES_MISSING, "run the mount as root with the capabilities that docs/errors.md lists") \
     X(3104, FILE_HANDLES_UNSUPPORTED, "use ext4, XFS, btrfs or tmpfs") \
     X(3105, PASSTHROUGH_UNSUPPORTED, "use --passthrough=auto, or Linux 6.9 and a file system that is not stacked") \
     X(3106, FUSE_DEVICE_MISSING, "load the kernel module fuse, and give this container /dev/fuse") \

@@ -104,7 +104,7 @@ ROWS = [
     ("hydrate gs://bench/in/ out --requester-pays", USAGE, "'gs://bench/in/'", "--requester-pays is for s3://",
      "write --billing-project PROJECT"),
     ("ls -lr s3://bench/in/", USAGE, "'-lr'", "unknown flag", "write each letter apart: -l -r"),
-    ("hydrate s3://bench/in/ out --volume data", USAGE, "--volume", "without URI and DIR", "the volume has both"),
+    ("hydrate s3://bench/in/ out --volume data", USAGE, "--volume", "names URI and DIR already", "remove the arguments"),
     ("hydrate --volume data --include *.bin", USAGE, "--include", "is not for --volume", "remove the flag"),
     ("hydrate --volume data --dry-run", USAGE, "--dry-run", "is not for --volume", "remove the flag"),
     ("hydrate --volume data --retries 3", USAGE, "--retries", "is not for --volume", "remove the flag"),

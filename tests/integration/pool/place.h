@@ -124,8 +124,8 @@ static inline size_t loops_here(void)
     return count;
 }
 
-/* A loop device goes when its last user does, which is not at once: drivers beside this test open each one to find their
- * own. */
+/* A loop device goes when its last user does, which is not at once: drivers beside this test open each one to find
+ * their own. */
 static inline void await_loops(size_t wanted)
 {
     for (unsigned i = 0; i < 10000 && loops_here() != wanted; i++)

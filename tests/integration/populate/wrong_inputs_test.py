@@ -130,7 +130,7 @@ CLAIMS = {
     "class-foreign": ({"cls": "foreign"}, "ClassUnsupported", "use a class of csi.cistern.io"),
     "ref-name": (ref(name="daat"), "SourceNotFound", "BucketSource team/daat: not found (CIS5201, NOT_FOUND); create it"),
     "ref-blank": ({"cls": "blank", **ref(name="daat")}, "SourceNotFound",
-                  "team/daat: not found (CIS5201, NOT_FOUND); create it: despite hydration: none, its export applies"),
+                  "team/daat: not found (CIS5201, NOT_FOUND); create the BucketSource: with hydration: none its export is still used"),
     "ref-kind": (ref(kind="BucketSorce"), "DataSourceInvalid", "names kind 'BucketSorce' of apiGroup 'cistern.io', which nothing fills"),
     "ref-group": (ref(apiGroup="cistern.dev"), "DataSourceInvalid", "delete the claim and create it again with a dataSourceRef of"),
     "ref-namespace": (ref(namespace="other"), "ClaimInvalid", "dataSourceRef.namespace: the API server dropped dataSourceRef: its feature Cross"),
