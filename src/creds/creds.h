@@ -8,7 +8,8 @@
 
 #include "io/worker.h"
 
-/* Kinds of credentials. To add one: write a file beside aws.c, and add its row to creds_kinds in open.c. */
+/* Kinds of credentials. To add one: write a file beside aws.c, list it in CMakeLists.txt, and add its row to
+ * creds_kinds in open.c. The broker needs a row for each kind. */
 enum creds_kind { CREDS_NONE, CREDS_AWS, CREDS_GOOGLE, CREDS_KINDS };
 
 /* The broker's protocol names a kind by the URI scheme of its stores: "s3", "gs". NULL for CREDS_NONE. */

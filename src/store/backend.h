@@ -8,7 +8,8 @@
  * store_backend.
  * 3. Over HTTP: start() calls call_go() with the struct call_steps of each operation, and call.h does the rest.
  * 4. Credentials: choose an enum creds_kind, or add one to src/creds.
- * 5. tests/unit/store/fake/ is a complete store in memory; list it in tests/CMakeLists.txt beside the others.
+ * 5. Test it in tests/unit/store/<name>/, and add <name>/<name> to unit(store ...) in tests/CMakeLists.txt.
+ * tests/unit/store/fake/ is a complete store in memory to copy.
  *
  * store.c owns a job from its first attempt to on_done: it copies the arguments, asks the backend for an attempt, and
  * decides after each whether another is due. The backend knows one attempt. */
