@@ -246,7 +246,7 @@ json *api_volume_commit_json(const struct api_volume *v)
     return j;
 }
 
-json *api_volume_verdict_json(const struct api_volume *v)
+json *api_volume_controller_json(const struct api_volume *v)
 {
     json *j = api_document(&api_volumes, &v->meta);
     if (v->status.phase == API_PHASE_LOST)

@@ -155,7 +155,7 @@ json *api_volume_commit_json(const struct api_volume *v);
 
 /* For the controller to apply to `status`: its own conditions (types DeletionHeld and NodeGone), the name of the node
  * for kubectl, and the phase if it is Lost. The caller frees. */
-json *api_volume_verdict_json(const struct api_volume *v);
+json *api_volume_controller_json(const struct api_volume *v);
 
 /* The volume spec: the struct that the standalone driver makes from CreateVolume's parameters. It is checked, but
  * may ask for features that this version lacks. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID,

@@ -133,7 +133,7 @@ void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, u
     }
 }
 
-void journal_stale(struct journal *j)
+void journal_mark_stale(struct journal *j)
 {
     auto_lock(&j->lock);
     append(j, (struct journal_record){.kind = JOURNAL_STALE});
@@ -202,7 +202,7 @@ int journal_barrier_begin(struct journal *j, struct err *err)
     return r;
 }
 
-int journal_barrier_held(struct journal *j, struct err *err)
+int journal_barrier_succeeded(struct journal *j, struct err *err)
 {
     /* Sync the covered records first: a power loss during one fsync may keep the end and lose the middle, and a hole
      * before a JOURNAL_DURABLE record counts as damage. */

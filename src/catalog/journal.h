@@ -44,7 +44,7 @@ void journal_part_written(struct journal *j, uint64_t id, uint32_t part,
 /* Copies the parts of `from_id` to `id`. `from` is the journal of an older catalog, which no other thread uses. */
 void journal_adopt_parts(struct journal *j, uint64_t id, struct journal *from, uint64_t from_id);
 /* Records for the next run that the source differs from the catalog. Buffered; cannot fail. */
-void journal_stale(struct journal *j);
+void journal_mark_stale(struct journal *j);
 /* Marks the object and its parts as not on disk. Buffered like the others; sync before the object is written again. */
 void journal_unwritten(struct journal *j, uint64_t id);
 /* The same before the file is removed because another object needs its path. Durable when it returns. */
@@ -59,7 +59,7 @@ must_check int journal_sync(struct journal *j, struct err *err); /* flushed, and
 /* A barrier: begin, sync the files, and report the result. One barrier at a time. After a failed one no record is
  * accepted, and each flush returns `why`. */
 must_check int journal_barrier_begin(struct journal *j, struct err *err);
-must_check int journal_barrier_held(struct journal *j, struct err *err);
+must_check int journal_barrier_succeeded(struct journal *j, struct err *err);
 void journal_barrier_failed(struct journal *j, const struct err *why);
 
 /* Records that all objects are complete and durable at `wall_ns`: the last barrier succeeded, and nothing was

@@ -61,7 +61,7 @@ static int place_at(struct control *c, const struct order_request *o, const stru
         return err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL,
                         "topology key '%s': unsupported, volumes are placed by " NAME_TOPOLOGY_KEY, at->other_key);
     auto_api_pool p = NULL;
-    int r = pool_get(c, node, o->volume->pool, &p, err);
+    int r = pool_cached(c, node, o->volume->pool, &p, err);
     if (r == 0 && !p)
         r = err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL, "node %s: pool '%s' not found", node, o->volume->pool);
     if (r == 0 && is_unreachable(c, node))
@@ -170,7 +170,7 @@ static int refuse(struct control *c, const struct api_volume *v, struct err *err
 {
     struct err withdraw_err;
     int r = order_refusal(v, err);
-    if (volume_withdraw(c, v, is_refused, &withdraw_err) < 0)
+    if (volume_delete_order(c, v, is_refused, &withdraw_err) < 0)
         return err_copy(err, &withdraw_err);
     log_err(LOG_INFO, "order refused and withdrawn", err, "name", v->meta.name, "node", v->node, NULL);
     return r;

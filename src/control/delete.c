@@ -110,7 +110,7 @@ static int answer(struct control *c, struct rpc_call *call, const char *name, st
     if (r < 0)
         return r;
     if (release_is_over(v))
-        return volume_withdraw(c, v, release_is_over, err);
+        return volume_delete_order(c, v, release_is_over, err);
     /* The order of a gone node stays as a tombstone, and does not delay the PersistentVolume. */
     if (release_is_tombstone(v))
         return 0;

@@ -84,7 +84,7 @@ int volume_find(struct control *c, const struct volume_id *id, struct api_volume
 
 /* ---- pools ------------------------------------------------------------------------------------------------------- */
 
-int pool_get(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err)
+int pool_cached(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err)
 {
     char name[API_POOL_NAME_MAX + 1];
     *ret = NULL;
@@ -117,7 +117,7 @@ int volume_patch(struct control *c, const struct api_volume *v, json *own_patch,
 
 /* The finalizer is removed only from the object as it was read: a node that has begun work has changed the object.
  * Then the object is deleted. A crash in between leaves an object without finalizer, which the sweep removes. */
-static int withdraw_once(struct control *c, const struct api_volume *v, struct err *err)
+static int delete_order_once(struct control *c, const struct api_volume *v, struct err *err)
 {
     auto_json patch = json_new_object();
     json_set(patch, "metadata.finalizers", json_new_array());
@@ -137,10 +137,10 @@ static int withdraw_once(struct control *c, const struct api_volume *v, struct e
     return r == 0 || r == -ERR_NOT_FOUND || r == -ERR_CHANGED ? 0 : retryable(err);
 }
 
-int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_over)(const struct api_volume *v),
-                    struct err *err)
+int volume_delete_order(struct control *c, const struct api_volume *v, bool (*is_over)(const struct api_volume *v),
+                        struct err *err)
 {
-    int r = withdraw_once(c, v, err);
+    int r = delete_order_once(c, v, err);
     /* A call, the leader or the node changed it: read it again. */
     for (int tries = 0; r == -ERR_CHANGED && tries < WITHDRAW_TRIES; tries++) {
         auto_api_volume now = NULL;
@@ -148,7 +148,7 @@ int volume_withdraw(struct control *c, const struct api_volume *v, bool (*is_ove
         if (r == -ERR_NOT_FOUND || (r == 0 && strcmp(now->meta.uid, v->meta.uid) != 0))
             return 0;
         if (r == 0)
-            r = is_over(now) ? withdraw_once(c, now, err) : -ERR_CHANGED;
+            r = is_over(now) ? delete_order_once(c, now, err) : -ERR_CHANGED;
     }
     if (r != -ERR_CHANGED)
         return r;

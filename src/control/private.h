@@ -32,7 +32,8 @@ must_check int volume_get(struct control *c, const char *name, struct api_volume
 must_check int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name,
                           json **ret, struct err *err);
 /* The pool from the informer; NULL in *ret if it is missing, or if its Node is gone. */
-must_check int pool_get(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err);
+must_check int pool_cached(struct control *c, const char *node, const char *pool, struct api_pool **ret,
+                           struct err *err);
 
 /* Wakes the node to read changed volumes of its pool. Success if the pool is gone. */
 must_check int control_wake_pool(struct control *c, const char *node, const char *pool, struct err *err);
@@ -42,8 +43,8 @@ must_check int volume_patch(struct control *c, const struct api_volume *v, json 
 
 /* Removes the finalizer and the object while `is_over` holds: the node has confirmed that nothing of the volume is
  * left. ERR_PENDING if it no longer holds. Success if the object is gone. */
-must_check int volume_withdraw(struct control *c, const struct api_volume *v,
-                               bool (*is_over)(const struct api_volume *v), struct err *err);
+must_check int volume_delete_order(struct control *c, const struct api_volume *v,
+                                   bool (*is_over)(const struct api_volume *v), struct err *err);
 
 /* Waits until `is` holds for the volume: for `wait_ns`, until shortly before the call's deadline, and at most a
  * minute. *ret is NULL if the volume is deleted. ERR_TIMEOUT. */

@@ -105,19 +105,19 @@ static enum release_action node_next(const struct api_volume *v, const struct vo
 {
     const struct api_condition *gone = api_condition_find(&v->status.conditions, API_NODE_GONE);
     if (s->node_is_there)
-        return gone && gone->status != API_FALSE ? ACTION_NODE_BACK : ACTION_NONE;
+        return gone && gone->status != API_FALSE ? LEADER_NODE_BACK : LEADER_NONE;
     if (!gone || gone->status == API_FALSE)
-        return ACTION_NODE_ABSENT;
+        return LEADER_NODE_ABSENT;
     uint64_t age = s->now_ns > gone->since_ns ? (uint64_t)(s->now_ns - gone->since_ns) : 0;
     uint64_t limit = gone->status == API_TRUE ? s->tombstone_ns : s->node_gone_grace_ns;
     if (age < limit) {
         *ret_again_ns = limit - age;
-        return ACTION_NONE;
+        return LEADER_NONE;
     }
     if (gone->status != API_TRUE)
-        return ACTION_LOSE;
+        return LEADER_LOSE;
     /* No caller waits for it, and the node's grace period has ended. */
-    return release_is_tombstone(v) ? ACTION_FINISH : ACTION_NONE;
+    return release_is_tombstone(v) ? LEADER_FINISH : LEADER_NONE;
 }
 
 /* A withdrawn order loses its finalizer before it is deleted. An order that lost the finalizer in another way
@@ -136,15 +136,15 @@ enum release_action release_next_action(const struct api_volume *v, const struct
                                         uint64_t *ret_again_ns)
 {
     if (release_is_over(v) || is_withdrawn(v))
-        return ACTION_FINISH;
+        return LEADER_FINISH;
     if (s->pv_keeps_it && release_may_withdraw(v->release_requested, v->status.release_committed))
-        return ACTION_WITHDRAW;
+        return LEADER_WITHDRAW;
     enum release_action step = node_next(v, s, ret_again_ns);
-    if (step != ACTION_NONE)
+    if (step != LEADER_NONE)
         return step;
     if (s->is_unclaimed && !v->release_requested)
-        return ACTION_RELEASE;
+        return LEADER_RELEASE;
     if (v->meta.deleted_ns && !api_condition_is(&v->status.conditions, API_DELETION_HELD, API_TRUE))
-        return ACTION_HOLD;
-    return ACTION_NONE;
+        return LEADER_HOLD;
+    return LEADER_NONE;
 }

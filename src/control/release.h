@@ -36,17 +36,17 @@ struct volume_context {
 };
 
 enum release_action {
-    ACTION_NONE,
-    ACTION_FINISH,      /* nothing is left of it: remove the finalizer and delete the object */
-    ACTION_WITHDRAW,    /* its PersistentVolume stays: withdraw the release, unless the node has committed it */
-    ACTION_RELEASE,     /* claims and PersistentVolume are gone: request its release */
-    ACTION_HOLD,        /* a user deleted the object: report that this destroys no data */
-    ACTION_NODE_ABSENT, /* start to wait for its node: condition NodeGone becomes Unknown */
-    ACTION_NODE_BACK,   /* NodeGone becomes False */
-    ACTION_LOSE,        /* the node did not return in time: NodeGone becomes True, and the phase Lost */
+    LEADER_NONE,
+    LEADER_FINISH,      /* nothing is left of it: remove the finalizer and delete the object */
+    LEADER_WITHDRAW,    /* its PersistentVolume stays: withdraw the release, unless the node has committed it */
+    LEADER_RELEASE,     /* claims and PersistentVolume are gone: request its release */
+    LEADER_HOLD,        /* a user deleted the object: report that this destroys no data */
+    LEADER_NODE_ABSENT, /* start to wait for its node: condition NodeGone becomes Unknown */
+    LEADER_NODE_BACK,   /* NodeGone becomes False */
+    LEADER_LOSE,        /* the node did not return in time: NodeGone becomes True, and the phase Lost */
 };
 
-/* May the object be removed, given that the next action is ACTION_FINISH? */
+/* May the object be removed, given that the next action is LEADER_FINISH? */
 bool release_may_finish(const struct api_volume *v);
 /* The next action. *ret_again_ns is set if only time can change the answer (else untouched). */
 enum release_action release_next_action(const struct api_volume *v, const struct volume_context *s,

@@ -118,13 +118,13 @@ static int check_unclaimed(struct control *c, const struct api_volume *v, bool *
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static int apply_verdict(struct control *c, const struct api_volume *v, struct err *err)
+static int apply_conditions(struct control *c, const struct api_volume *v, struct err *err)
 {
     struct kube_request q = {.resource = &api_volumes,
                              .name = str_of(v->meta.name),
                              .field_manager = NAME_EVENTS_CONTROLLER,
                              .fence = c->o.lease};
-    return api_apply_status(c->o.kube, q, api_volume_verdict_json(v), NULL, err);
+    return api_apply_status(c->o.kube, q, api_volume_controller_json(v), NULL, err);
 }
 
 static void count_loss(const struct api_volume *v)
@@ -147,7 +147,7 @@ static int lose(struct control *c, struct api_volume *v, struct err *err)
     v->status.phase = API_PHASE_LOST;
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", v->meta.generation, clock_wall_ns(),
                       "%s", what.text);
-    int r = apply_verdict(c, v, err);
+    int r = apply_conditions(c, v, err);
     if (r < 0)
         return r;
     count_loss(v);
@@ -162,7 +162,7 @@ static int set_node(struct control *c, struct api_volume *v, enum api_truth gone
     api_condition_set(&v->status.conditions, API_NODE_GONE, gone, reason, v->meta.generation, clock_wall_ns(),
                       "node %s %s", v->node, message);
     v->status.phase = API_PHASE_NONE; /* the node says it */
-    return apply_verdict(c, v, err);
+    return apply_conditions(c, v, err);
 }
 
 static int release(struct control *c, const struct api_volume *v, struct err *err)
@@ -198,28 +198,28 @@ static int hold(struct control *c, struct api_volume *v, struct err *err)
                       "deleted by hand, which releases nothing: delete the claim to release the volume and its "
                       "PersistentVolume");
     v->status.phase = API_PHASE_NONE;
-    return apply_verdict(c, v, err);
+    return apply_conditions(c, v, err);
 }
 
 static int act(struct control *c, struct api_volume *v, enum release_action step, struct err *err)
 {
     switch (step) {
-    case ACTION_FINISH:
-        return volume_withdraw(c, v, release_may_finish, err);
-    case ACTION_WITHDRAW:
+    case LEADER_FINISH:
+        return volume_delete_order(c, v, release_may_finish, err);
+    case LEADER_WITHDRAW:
         return withdraw(c, v, err);
-    case ACTION_RELEASE:
+    case LEADER_RELEASE:
         return release(c, v, err);
-    case ACTION_HOLD:
+    case LEADER_HOLD:
         return hold(c, v, err);
-    case ACTION_NODE_ABSENT:
+    case LEADER_NODE_ABSENT:
         return set_node(c, v, API_UNKNOWN, "NodeAbsent",
                         "does not exist; after cleanup.nodeGoneGrace the volume counts as lost", err);
-    case ACTION_NODE_BACK:
+    case LEADER_NODE_BACK:
         return set_node(c, v, API_FALSE, "NodeBack", "exists again", err);
-    case ACTION_LOSE:
+    case LEADER_LOSE:
         return lose(c, v, err);
-    case ACTION_NONE:
+    case LEADER_NONE:
         break;
     }
     return 0;

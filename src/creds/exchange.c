@@ -26,16 +26,16 @@ static void on_done(void *ctx, const struct web_result *result)
 {
     struct exchange *x = ctx;
     struct err err;
-    int64_t skew = timing_skew_ns(web_reply_header(x->job, "date"));
+    int64_t skew = http_time_skew_ns(web_reply_header(x->job, "date"));
     if (x->r.retry_after_ns)
-        *x->r.retry_after_ns = timing_retry_after_ns(web_reply_header(x->job, "retry-after"));
+        *x->r.retry_after_ns = http_time_retry_after_ns(web_reply_header(x->job, "retry-after"));
     if (x->too_long) {
         err_set(&err, ERR_CORRUPT, "the answer is longer than %d bytes", ANSWER_MAX);
         x->r.done(x->r.ctx, 0, STR_NULL, &err);
     } else if (result->code < 0) {
         x->r.done(x->r.ctx, 0, STR_NULL, &result->err);
-    } else if (timing_is_skew(skew)) {
-        timing_skewed(skew, "the server's", &err);
+    } else if (http_time_is_skew(skew)) {
+        http_time_skew_error(skew, "the server's", &err);
         x->r.done(x->r.ctx, 0, STR_NULL, &err);
     } else {
         x->r.done(x->r.ctx, result->status, sbuf_str(&x->got), NULL);

@@ -5,7 +5,7 @@
 #define SKEW_MAX_NS (300 * (int64_t)NS_PER_SECOND)
 enum { RETRY_AFTER_MAX_SECONDS = 300 };
 
-uint64_t timing_retry_after_ns(struct str header)
+uint64_t http_time_retry_after_ns(struct str header)
 {
     uint64_t seconds = 0;
     int64_t when;
@@ -18,18 +18,18 @@ uint64_t timing_retry_after_ns(struct str header)
     return min_u64(seconds, RETRY_AFTER_MAX_SECONDS) * NS_PER_SECOND;
 }
 
-int64_t timing_skew_ns(struct str date)
+int64_t http_time_skew_ns(struct str date)
 {
     int64_t theirs;
     return time_parse_http(date, &theirs) ? clock_wall_ns() - theirs : 0;
 }
 
-bool timing_is_skew(int64_t skew_ns)
+bool http_time_is_skew(int64_t skew_ns)
 {
     return skew_ns > SKEW_MAX_NS || skew_ns < -SKEW_MAX_NS;
 }
 
-int timing_skewed(int64_t skew_ns, const char *whose, struct err *err)
+int http_time_skew_error(int64_t skew_ns, const char *whose, struct err *err)
 {
     char text[TIME_TEXT_MAX];
     return err_fail(err, ERR_DENIED, CIS_CLOCK_SKEW, "this machine's clock is %s %s %s",

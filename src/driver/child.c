@@ -85,9 +85,9 @@ static int open_directory(const char *path)
 int child_start(const char *program, enum job_kind kind, const char *path, struct child *ret, struct err *err)
 {
     char log[PATH_MAX];
-    const char *words[WORK_WORDS_MAX];
-    work_command(kind, program, path, words);
-    if (snprintf(log, sizeof log, "%s/%s.log", path, work_verb(kind)) >= (int)sizeof log)
+    const char *words[JOB_KIND_WORDS_MAX];
+    job_kind_command(kind, program, path, words);
+    if (snprintf(log, sizeof log, "%s/%s.log", path, job_kind_verb(kind)) >= (int)sizeof log)
         return err_set(err, ERR_INVALID, "path '%s': too long", path);
     int r = child_spawn((char *const *)words, log, ret, err);
     if (r != -ERR_NO_SPACE || kind == JOB_HYDRATE)
@@ -176,5 +176,5 @@ void child_signal_like(const char *first, const char *argument, int signal)
 
 void child_signal_all(enum job_kind kind, const char *path, int signal)
 {
-    child_signal_like(work_verb(kind), path, signal);
+    child_signal_like(job_kind_verb(kind), path, signal);
 }

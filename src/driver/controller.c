@@ -60,7 +60,7 @@ static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, 
     struct space *s;
     int r = check_topology(d, q, err);
     if (r == 0)
-        r = driver_space_named(d, q->spec->params.pool, &s, err);
+        r = driver_pool_get(d, q->spec->params.pool, &s, err);
     if (r == 0)
         r = volume_lock_take(&d->locks, rpc_text(call, "/%s", q->name), &lock, err);
     if (r == 0)
@@ -178,7 +178,7 @@ static int list(void *ctx, struct csi_page *page, struct err *err)
     size_t pool = 0, count = 0;
     int r = 0;
     if (after[0]) {
-        struct space *s = volume_id_parse(str_of(after), &last) ? driver_space_of(d, &last) : NULL;
+        struct space *s = volume_id_parse(str_of(after), &last) ? driver_pool_of(d, &last) : NULL;
         if (!s)
             return err_set(err, ERR_PENDING, "starting_token '%.64s' is invalid: list again without a token", after);
         while (d->spaces[pool] != s)
@@ -199,7 +199,7 @@ static int capacity(void *ctx, const struct spec *class, const struct csi_place 
     struct driver *d = ctx;
     struct space_usage u = {0};
     struct space *s;
-    int r = driver_space_named(d, class->params.pool, &s, err);
+    int r = driver_pool_get(d, class->params.pool, &s, err);
     if (r == 0)
         r = space_usage(s, &u, err);
     if (r < 0 && r != -ERR_ABSENT) /* a pool that is not open has no free space */

@@ -18,7 +18,7 @@ static struct space *adopted_by(struct driver *d, const struct volume_id *id)
     return NULL;
 }
 
-struct space *driver_space_of(struct driver *d, const struct volume_id *id)
+struct space *driver_pool_of(struct driver *d, const struct volume_id *id)
 {
     for (size_t i = 0; i < d->space_count; i++)
         if (volume_id_is_of_pool(id, space_uuid(d->spaces[i])))
@@ -87,7 +87,7 @@ static int pool_is_absent(struct driver *d, const struct volume_id *id, struct e
 int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
                 struct err *err)
 {
-    struct space *s = driver_space_of(d, id);
+    struct space *s = driver_pool_of(d, id);
     if (!s)
         return pool_is_absent(d, id, err);
     int r = space_find(s, id, ret, err);
@@ -127,7 +127,7 @@ void driver_volume_changed(struct driver *d, const struct volume *v)
         d->changed(d->ctx, v->spec->name);
 }
 
-int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err)
+int driver_pool_get(struct driver *d, const char *name, struct space **ret, struct err *err)
 {
     struct space *found = driver_pool_named(d, name);
     if (found) {

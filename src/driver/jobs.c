@@ -231,7 +231,7 @@ static uint64_t ask_ns(const struct jobs *j, const struct driver_job *job)
 static void ask_job(struct jobs *j, struct driver_job *job)
 {
     struct err err;
-    bool is_frozen = probe_ask(work_verb(job->kind), job->path, &err) == -ERR_TIMEOUT;
+    bool is_frozen = probe_ask(job_kind_verb(job->kind), job->path, &err) == -ERR_TIMEOUT;
     unsigned unanswered = is_frozen ? job->unanswered + 1 : 0;
     if (unanswered == ASKS_MAX) {
         log_err(LOG_WARN, "a job is killed", &err, "job", kind_name(job->kind), "volume", job->id, NULL);

@@ -6,7 +6,7 @@
  * again with growing delays. */
 #pragma once
 
-#include "spec/work.h"
+#include "spec/job_kind.h"
 #include "util/err.h"
 #include "util/str.h"
 

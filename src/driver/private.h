@@ -56,9 +56,9 @@ int64_t driver_unpublished_now_ns(const struct volume *v);
  * mounted, as after a reboot. */
 must_check int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err);
 /* The open pool that contains volumes of this id, or NULL. */
-struct space *driver_space_of(struct driver *d, const struct volume_id *id);
+struct space *driver_pool_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */
-must_check int driver_space_named(struct driver *d, const char *name, struct space **ret, struct err *err);
+must_check int driver_pool_get(struct driver *d, const char *name, struct space **ret, struct err *err);
 
 /* ---- progress.c: the state in a volume's files; home: any thread ------------------------------------------------- */
 

@@ -156,7 +156,7 @@ static int find_volume(struct release *w, struct volume_lock *lock, struct err *
     case ERR_CORRUPT:
     case ERR_UNSUPPORTED:
         w->place = RELEASE_UNREADABLE;
-        w->s = driver_space_of(w->d, w->order->id);
+        w->s = driver_pool_of(w->d, w->order->id);
         return 0;
     default:
         return r;

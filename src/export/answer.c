@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends the request of each state, and chooses the next state by the answer. */
-#include "engine.h"
+#include "private.h"
 #include <assert.h>
 #include <stdio.h>
 

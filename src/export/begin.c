@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Begins a file: the lease, then a new upload or that of an earlier run. */
-#include "engine.h"
+#include "private.h"
 #include "util/clock.h"
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts the files of each checkpoint that are not yet in the bucket, and decides when its marker may be sent. */
-#include "engine.h"
+#include "private.h"
 
 static bool wants_marker(const struct export_run *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proves that the bucket has the file's bytes, after a write or for an object that existed before. Compares with
  * the store's checksums. If the store has none, reads the object back. */
-#include "engine.h"
+#include "private.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the next work, and detects the end of the run. */
-#include "engine.h"
+#include "private.h"
 
 enum { ACTIVE_MAX = 128 }; /* files open at once */
 

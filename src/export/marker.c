@@ -2,7 +2,7 @@
 /* Sends the marker of a checkpoint. A reader that finds the marker in the bucket relies on all files of the
  * checkpoint. So the marker is sent last. If objects may be replaced, the old marker is deleted before any file of
  * its checkpoint is sent. */
-#include "engine.h"
+#include "private.h"
 
 static struct upload *new_marker(struct export_run *r, size_t g)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine.h"
+#include "private.h"
 #include "util/cgroup.h"
 #include "util/clock.h"
 #include <assert.h>

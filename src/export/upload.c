@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One file of an export: its states, its requests and its ends. */
-#include "engine.h"
+#include "private.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <inttypes.h>

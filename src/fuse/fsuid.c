@@ -10,7 +10,7 @@
 #define SECBIT_NO_SETUID_FIXUP 4
 #endif
 
-static struct __user_cap_data_struct own_caps[2]; /* of every thread; frozen after caps_drop */
+static struct __user_cap_data_struct own_caps[2]; /* of every thread; frozen after fsuid_drop_capabilities */
 
 static int caps_set(const struct __user_cap_data_struct *data)
 {
@@ -18,7 +18,7 @@ static int caps_set(const struct __user_cap_data_struct *data)
     return (int)syscall(SYS_capset, &h, data);
 }
 
-void caps_fsetid(bool on)
+void fsuid_keep_setid(bool on)
 {
     struct __user_cap_data_struct d[2] = {own_caps[0], own_caps[1]};
     if (on)
@@ -28,7 +28,7 @@ void caps_fsetid(bool on)
 
 /* Changes only the calling thread, so it runs before other threads exist. Drops CAP_SYS_RESOURCE: the kernel opens
  * lower files with our credentials, and the capability would bypass ext4's quota and reserved blocks. */
-int caps_drop(struct err *err)
+int fsuid_drop_capabilities(struct err *err)
 {
     struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
     if (syscall(SYS_capget, &h, own_caps) < 0)
@@ -59,7 +59,7 @@ struct fsuid_switch fsuid_set(const struct session *s, fuse_req_t req, mode_t mo
     if (f.uid)
         setfsuid(f.uid);
     if (f.setgid)
-        caps_fsetid(true);
+        fsuid_keep_setid(true);
     return f;
 }
 
@@ -74,6 +74,6 @@ void fsuid_reset(struct fsuid_switch *f)
     if (f->gid)
         setfsgid(0);
     if (f->setgid)
-        caps_fsetid(false);
+        fsuid_keep_setid(false);
     errno = kept_errno;
 }

@@ -90,9 +90,9 @@ int lower_dir(struct session *s, uint64_t id)
 int lower_chmod(int fd, mode_t mode)
 {
     char path[FD_PATH_MAX];
-    caps_fsetid(true); /* the kernel has already cleared S_ISGID if the user may not set it */
+    fsuid_keep_setid(true); /* the kernel has already cleared S_ISGID if the user may not set it */
     int r = chmod(fd_path(fd, path), mode & 07777) < 0 ? -errno : 0;
-    caps_fsetid(false);
+    fsuid_keep_setid(false);
     return r;
 }
 

@@ -44,9 +44,9 @@ static int set_owner(struct session *s, int fd, const struct stat *attr, int set
     }
     if (uid == (uid_t)-1 && gid == (gid_t)-1)
         return 0;
-    caps_fsetid(true); /* the kernel still clears what any chown clears: the bits of a program */
+    fsuid_keep_setid(true); /* the kernel still clears what any chown clears: the bits of a program */
     int r = fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
-    caps_fsetid(false);
+    fsuid_keep_setid(false);
     if (r < 0)
         return r;
     bool differs = s->config->has_group && gid != (gid_t)-1 && gid != s->config->group;
@@ -59,10 +59,10 @@ static int set_size(int fd, off_t size, int set)
     char path[FD_PATH_MAX];
     bool keep = !(set & FUSE_SET_ATTR_KILL_SUID); /* that bit covers S_ISGID too */
     if (keep)
-        caps_fsetid(true);
+        fsuid_keep_setid(true);
     int r = truncate(fd_path(fd, path), size) < 0 ? -errno : 0;
     if (keep)
-        caps_fsetid(false);
+        fsuid_keep_setid(false);
     return r;
 }
 
@@ -238,9 +238,9 @@ static int set_xattr(struct request *rq, fuse_ino_t ino, const char *name, const
     if (rq->resent && !was_there)
         flags &= ~XATTR_CREATE; /* made by the earlier run, if it exists now */
     test_point(rq->session, "setxattr", "before");
-    caps_fsetid(true); /* an ACL sets the mode, too: without this, a directory of a foreign group loses S_ISGID */
+    fsuid_keep_setid(true); /* an ACL sets the mode, too: without this, a directory of a foreign group loses S_ISGID */
     int r = setxattr(path, name, value, size, flags) < 0 ? -errno : 0;
-    caps_fsetid(false);
+    fsuid_keep_setid(false);
     test_point(rq->session, "setxattr", "after-act");
     return r;
 }

@@ -140,8 +140,8 @@ void fsuid_reset(struct fsuid_switch *f);
 
 /* CAP_FSETID is off, so that the kernel clears set-user-id bits on writes through us. Calls that may keep the bits turn
  * it on. */
-void caps_fsetid(bool on);
-must_check int caps_drop(struct err *err);
+void fsuid_keep_setid(bool on);
+must_check int fsuid_drop_capabilities(struct err *err);
 
 /* ---- attr.c: the attributes of a file ---------------------------------------------------------------------------- */
 

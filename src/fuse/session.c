@@ -346,7 +346,7 @@ static int prepare(struct session *s, struct err *err)
     if (r == 0)
         r = check_lower(s, err);
     if (r == 0)
-        r = caps_drop(err);
+        r = fsuid_drop_capabilities(err);
     return r < 0 ? r : make_session(s, err);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/http_server.h"
-#include "crowd.h"
+#include "connection_limit.h"
 #include "private.h"
 #include "util/metric.h"
 #include <microhttpd.h>
@@ -11,7 +11,7 @@ enum { SILENCE_SECONDS = 10, REQUEST_BYTES = 16384, PAGE_BYTES_MAX = 64 << 20 };
 
 struct http_server {
     struct http_server_options options; /* frozen; `listen` is not kept */
-    struct crowd crowd;
+    struct connection_limit limit;
     struct MHD_Daemon *daemon; /* owned; it also owns the listening socket */
     uint16_t port;
 };
@@ -98,13 +98,13 @@ int http_server_start(const struct http_server_options *o, struct http_server **
     s->options = *o;
     s->options.listen = NULL;
     s->port = socket_port(fd);
-    crowd_init(&s->crowd, CONNECTIONS_MAX);
+    connection_limit_init(&s->limit, CONNECTIONS_MAX);
     s->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX + CROWD_SPARE, MHD_OPTION_NOTIFY_CONNECTION, crowd_notify,
-        &s->crowd, MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ONE_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        o->silence_seconds ? o->silence_seconds : (unsigned)SILENCE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)REQUEST_BYTES, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX + CONNECTION_LIMIT_SPARE, MHD_OPTION_NOTIFY_CONNECTION,
+        connection_limit_notify, &s->limit, MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ONE_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, o->silence_seconds ? o->silence_seconds : (unsigned)SILENCE_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES, MHD_OPTION_END);
     if (!s->daemon)
         return err_sys(err, errno, "cannot serve HTTP at '%s'", o->listen);
     (void)take_fd(&fd); /* the daemon closes it */
@@ -118,7 +118,7 @@ void http_server_free(struct http_server *s)
         return;
     if (s->daemon)
         MHD_stop_daemon(s->daemon);
-    crowd_done(&s->crowd);
+    connection_limit_done(&s->limit);
     free(s);
 }
 

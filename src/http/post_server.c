@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/post_server.h"
-#include "crowd.h"
+#include "connection_limit.h"
 #include "private.h"
 #include "util/clock.h"
 #include <fcntl.h>
@@ -24,7 +24,7 @@ struct post_server {
     struct post_server_options options; /* frozen; `listen` is not kept */
     int fd;                             /* owned: the listening socket; each daemon has a duplicate */
     uint16_t port;
-    struct crowd crowd;
+    struct connection_limit limit;
     struct MHD_Daemon *daemon; /* owned; NULL before the first certificate */
 };
 
@@ -95,7 +95,7 @@ static enum MHD_Result finish(struct post_server *s, struct MHD_Connection *c, c
     struct sbuf b;
     if (p->body.overflow)
         return say(c, MHD_HTTP_CONTENT_TOO_LARGE, "the body is too long");
-    if (!crowd_may_call(&s->crowd, c))
+    if (!connection_limit_may_call(&s->limit, c))
         return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many calls of this address are in progress");
     sbuf_init(&b, ANSWER_BYTES_MAX);
     const struct post_request r = {.authorization = header_of(c, MHD_HTTP_HEADER_AUTHORIZATION),
@@ -144,7 +144,7 @@ int post_server_open(const struct post_server_options *o, struct post_server **r
     c->options.listen = NULL;
     c->fd = fd;
     c->port = socket_port(fd);
-    crowd_init(&c->crowd, CONNECTIONS_MAX);
+    connection_limit_init(&c->limit, CONNECTIONS_MAX);
     *ret = c;
     return 0;
 }
@@ -170,7 +170,7 @@ int post_server_set_certificate(struct post_server *c, const char *certificate, 
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC | MHD_USE_TLS, 0,
         NULL, NULL, on_request, c, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_HTTPS_MEM_CERT, certificate,
         MHD_OPTION_HTTPS_MEM_KEY, key, MHD_OPTION_HTTPS_PRIORITIES, PRIORITIES, MHD_OPTION_CONNECTION_LIMIT,
-        CONNECTIONS_MAX + CROWD_SPARE, MHD_OPTION_NOTIFY_CONNECTION, crowd_notify, &c->crowd,
+        CONNECTIONS_MAX + CONNECTION_LIMIT_SPARE, MHD_OPTION_NOTIFY_CONNECTION, connection_limit_notify, &c->limit,
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ONE_MAX, MHD_OPTION_CONNECTION_TIMEOUT, silence,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEAD_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_END);
@@ -194,7 +194,7 @@ void post_server_free(struct post_server *c)
     if (c->daemon)
         MHD_stop_daemon(c->daemon);
     close(c->fd);
-    crowd_done(&c->crowd);
+    connection_limit_done(&c->limit);
     free(c);
 }
 

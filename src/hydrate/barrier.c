@@ -21,7 +21,7 @@ int barrier_run(struct hydrate *h, struct err *err)
         journal_barrier_failed(h->journal, err);
         return r;
     }
-    return journal_barrier_held(h->journal, err);
+    return journal_barrier_succeeded(h->journal, err);
 }
 
 static void run_barrier(struct work *w)

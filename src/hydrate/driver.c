@@ -56,7 +56,7 @@ static int complete(struct hydrate *h, struct err *err)
     if (r == 0 && whole && is_volume)
         r = note_manifest(h, err);
     if (r == 0 && !is_volume && atomic_load(&h->progress.objects_failed) == 0) {
-        journal_stale(h->journal); /* the next run looks for changed objects */
+        journal_mark_stale(h->journal); /* the next run looks for changed objects */
         r = journal_flush(h->journal, err);
     }
     if (r == 0 && durable && whole)
@@ -75,7 +75,7 @@ static void run_finish(struct work *w)
     const struct hydrate_faults *f = &h->faults;
     struct err err;
     if (f->is_stale && !f->is_cancelled) /* a cancelled run continues first */
-        journal_stale(h->journal);
+        journal_mark_stale(h->journal);
     int r = journal_flush(h->journal, &err);
     h->driver.finish_err.code = 0;
     if (f->fatal_kind == FAULT_TOO_LARGE || is_void(h))

@@ -69,11 +69,11 @@ void run_failed(struct hydrate *h, enum hydrate_fault_kind kind, const struct er
 
 #define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)
 
-void outage_check(struct hydrate *h, uint64_t refused_for_ns, uint64_t patience_ns, const struct err *last)
+void outage_check(struct hydrate *h, uint64_t refused_for_ns, uint64_t retry_limit_ns, const struct err *last)
 {
     struct err err;
     char text[TIME_TEXT_MAX];
-    if (refused_for_ns < max_u64(patience_ns, OUTAGE_LEAST_NS))
+    if (refused_for_ns < max_u64(retry_limit_ns, OUTAGE_LEAST_NS))
         return;
     err_copy(&err, last);
     err_wrap(&err, "the store has refused every request for an object for %s; the last one",

@@ -309,7 +309,8 @@ static void note_failure(struct hydrate_job *j, const struct store_reply *r)
     if (r->slow_down && r->retry_after_ns == 0 && window_refusals_are_few(&j->lane->h->window))
         a->retry_ns = min_u64(a->retry_ns, REFUSED_WAIT_NS);
     if (r->slow_down)
-        outage_check(j->lane->h, window_refused(&j->lane->h->window, now_ns, now_ns), store_patience_ns(s, r), &r->err);
+        outage_check(j->lane->h, window_refused(&j->lane->h->window, now_ns, now_ns), store_retry_limit_ns(s, r),
+                     &r->err);
 }
 
 static void get_done(void *ctx, const struct store_reply *r)

@@ -99,4 +99,4 @@ void part_flush(struct hydrate_job *j); /* writes the slice that is partly fille
 void small_discard(struct hydrate_lane *l, const struct index_entry *e);
 must_check int small_write(struct hydrate_lane *l, uint64_t id, const struct index_entry *e, const void *bytes,
                            struct err *err);
-must_check int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err);
+must_check int directory_object_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err);

@@ -12,7 +12,7 @@ static unsigned lane_share(const struct hydrate_lane *l)
     return size / lanes + (l->number < size % lanes);
 }
 
-static bool is_marker(const struct index_entry *e)
+static bool is_directory_object(const struct index_entry *e)
 {
     return e->path.len > 0 && e->path.ptr[e->path.len - 1] == '/';
 }
@@ -20,7 +20,7 @@ static bool is_marker(const struct index_entry *e)
 static int check_path(const struct hydrate *h, const struct index_entry *e, struct err *err)
 {
     struct str path = e->path;
-    if (is_marker(e)) {
+    if (is_directory_object(e)) {
         if (e->size_bytes > 0)
             return err_set(err, ERR_INVALID, "its key ends in '/', but it has %llu bytes: a directory cannot hold them",
                            (unsigned long long)e->size_bytes);
@@ -36,8 +36,8 @@ static int check_path(const struct hydrate *h, const struct index_entry *e, stru
 
 static int write_inline(struct hydrate_lane *l, const struct hydrate_unit *u, struct err *err)
 {
-    if (is_marker(&u->entry))
-        return marker_make(l, &u->entry, err);
+    if (is_directory_object(&u->entry))
+        return directory_object_make(l, &u->entry, err);
     return small_write(l, u->id, &u->entry, NULL, err);
 }
 

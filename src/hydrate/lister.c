@@ -52,7 +52,7 @@ static int add_to_shard(void *ctx, const struct index_entry *e, struct err *err)
     struct hydrate *h = ctx;
     bool is_new;
     int r = index_add(h->index, e, &is_new, err);
-    space_reserve(h, e->size_bytes);
+    hydrate_space_count(h, e->size_bytes);
     return r;
 }
 
@@ -76,7 +76,7 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
     }
     h->lister.found++;
     if (atomic_load(&h->space.is_exceeded)) { /* nothing more is fetched: only the sum is of interest */
-        space_reserve(h, o->size_bytes);
+        hydrate_space_count(h, o->size_bytes);
         return 0;
     }
     sbuf_set(&h->lister.path, sub);
@@ -93,7 +93,7 @@ static int add_object(struct hydrate *h, const struct store_object *o, struct er
                             .source = (uint16_t)(h->lister.source | (is_single ? SOURCE_SINGLE : 0))};
     int r = index_add(h->lister.all ? h->lister.all : h->index, &e, &is_new, err);
     if (r == 0 && is_new && !h->lister.all)
-        space_reserve(h, o->size_bytes);
+        hydrate_space_count(h, o->size_bytes);
     return r;
 }
 
@@ -164,7 +164,7 @@ static void finish_run(struct work *w)
     if (r == 0 && all)
         r = assign_shard(h, &err);
     if (r == 0 && !h->is_relisting)
-        r = space_check(h, &err);
+        r = hydrate_space_check(h, &err);
     if (r == 0)
         r = finish_index(h, h->index, &err);
     if (r == 0 && h->is_relisting)
@@ -324,5 +324,5 @@ int lister_prepare(struct hydrate *h, struct err *err)
     int r = target_space(h->target, &s->free_bytes, &s->free_files, &s->block_bytes, err);
     if (r == 0)
         r = prepare_shard(h, err);
-    return r == 0 ? recover_count(h, err) : r;
+    return r == 0 ? hydrate_space_recover(h, err) : r;
 }

@@ -246,7 +246,7 @@ static int compare_entry(struct hydrate *h, struct removals *removals, const str
     if (!is && is_visible)
         return gone(h, removals->gone, &was->e, err);
     if (is && is_same(h, &was->e, &is->e)) {
-        if (!is_visible || is->e.mtime_ns == 0) /* else recover_count() looks at the file itself */
+        if (!is_visible || is->e.mtime_ns == 0) /* else hydrate_space_recover() looks at the file itself */
             keep_file(h, is->id, was->id);
     } else if (was_hydrated(h, was, is != NULL)) {
         removals->ids[removals->count++] = was->id;
@@ -295,9 +295,9 @@ static int count_space(struct hydrate *h, struct err *err)
 {
     int r = target_space(h->target, &h->space.free_bytes, &h->space.free_files, &h->space.block_bytes, err);
     if (r == 0)
-        r = recover_count(h, err);
+        r = hydrate_space_recover(h, err);
     if (r == 0)
-        r = space_check(h, err);
+        r = hydrate_space_check(h, err);
     return r == 0 ? make_room(h, err) : r;
 }
 

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 
-int marker_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err)
+int directory_object_make(struct hydrate_lane *l, const struct index_entry *e, struct err *err)
 {
     int dir;
     const char *name;

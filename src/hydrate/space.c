@@ -43,7 +43,7 @@ static bool fits(const struct hydrate_space *s)
     return s->need_bytes <= s->free_bytes && s->need_files <= s->free_files;
 }
 
-int space_check(struct hydrate *h, struct err *err)
+int hydrate_space_check(struct hydrate *h, struct err *err)
 {
     if (!h->o.size_check || fits(&h->space))
         return 0;
@@ -51,7 +51,7 @@ int space_check(struct hydrate *h, struct err *err)
     return too_large(h, err);
 }
 
-void space_reserve(struct hydrate *h, uint64_t size_bytes)
+void hydrate_space_count(struct hydrate *h, uint64_t size_bytes)
 {
     if (h->is_relisting)
         return; /* counted when the kept files are known */
@@ -180,7 +180,7 @@ static void *recover_slices(void *ctx)
     return NULL;
 }
 
-int recover_count(struct hydrate *h, struct err *err)
+int hydrate_space_recover(struct hydrate *h, struct err *err)
 {
     struct recovery r = {.h = h, .lock = PTHREAD_MUTEX_INITIALIZER};
     const uint64_t slices = (index_count(h->index) + SLICE_OBJECTS - 1) / SLICE_OBJECTS;

@@ -15,8 +15,8 @@ struct hydrate_space {
     _Atomic bool is_exceeded; /* fetch nothing more; the listing goes on, to report the whole size */
 };
 
-void space_reserve(struct hydrate *h, uint64_t size_bytes); /* counts an object */
+void hydrate_space_count(struct hydrate *h, uint64_t size_bytes); /* counts an object */
 /* ERR_NO_SPACE (CIS_SOURCE_TOO_LARGE): the counted objects do not fit. */
-must_check int space_check(struct hydrate *h, struct err *err);
+must_check int hydrate_space_check(struct hydrate *h, struct err *err);
 /* Counts what earlier runs left, before anything is fetched. A file that is missing counts as not written. */
-must_check int recover_count(struct hydrate *h, struct err *err);
+must_check int hydrate_space_recover(struct hydrate *h, struct err *err);

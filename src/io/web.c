@@ -27,14 +27,14 @@ static struct web_job *job_new(struct web *w)
     if (!j) {
         j = xcalloc(1, sizeof *j);
         j->web = w;
-        j->rate_timer.fire = transfer_rate_wait_ended;
+        j->rate_timer.fire = web_transfer_rate_wait_ended;
     }
     /* One a request, which costs a microsecond. libcurl before 8.1 appends a header line that begins with a blank to
      * the last header of the handle, which is freed by then (https://github.com/curl/curl/issues/11101). */
     j->easy = curl_easy_init();
     if (!j->easy)
         out_of_memory();
-    transfer_prepare(j);
+    web_transfer_prepare(j);
     return j;
 }
 
@@ -74,7 +74,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
     j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};
-    j->start_code = transfer_set(j, r, &j->start_err);
+    j->start_code = web_transfer_set(j, r, &j->start_err);
     j->address.host = r->connect_to ? NULL : web_host_of(w, r->url);
     job_become(j, WEB_JOB_WAITING);
     if (list_is_empty(&w->live))
@@ -97,7 +97,7 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     if (j->aborted < 0)
         return err_set(err, (enum err_code) - j->aborted, "a request to '%.*s' was stopped by its %s", STR_FMT(origin),
                        j->head_reported || !j->progress.sent ? "reader" : "sender");
-    if (transfer_is_flooded(j))
+    if (web_transfer_is_flooded(j))
         return web_translate(&(struct web_failure){.code = CURLE_OUT_OF_MEMORY, .url = url, .connected = true}, err);
     if (steps & STEP_TIMEOUT)
         return web_translate(&(struct web_failure){.code = CURLE_OPERATION_TIMEDOUT,

@@ -154,10 +154,10 @@ bool web_socket_may_connect(struct web_job *j, const struct sockaddr *to);      
 int web_socket_blocked(const struct web_job *j, const char *url, struct err *err); /* the error, after that */
 
 /* web_transfer.c */
-bool transfer_is_flooded(const struct web_job *j); /* with trailers */
-void transfer_prepare(struct web_job *j);          /* once an easy handle */
-must_check int transfer_set(struct web_job *j, const struct web_request *r, struct err *err);
-void transfer_rate_wait_ended(struct timer *t);
+bool web_transfer_is_flooded(const struct web_job *j); /* with trailers */
+void web_transfer_prepare(struct web_job *j);          /* once an easy handle */
+must_check int web_transfer_set(struct web_job *j, const struct web_request *r, struct err *err);
+void web_transfer_rate_wait_ended(struct timer *t);
 
 /* web_hosts.c */
 bool web_hosts_wanted(void);

@@ -52,7 +52,7 @@ static void job_moved(struct web_job *j, uint64_t body_bytes)
     }
 }
 
-void transfer_rate_wait_ended(struct timer *t)
+void web_transfer_rate_wait_ended(struct timer *t)
 {
     struct web_job *j = container_of(t, struct web_job, rate_timer);
     j->rate_wait_until_ns = 0;
@@ -67,7 +67,7 @@ static bool job_is_over(const struct web_job *j)
     return j->aborted || (j->steps & (STEP_CANCEL | STEP_TIMEOUT));
 }
 
-bool transfer_is_flooded(const struct web_job *j)
+bool web_transfer_is_flooded(const struct web_job *j)
 {
     return j->trailer_bytes > TRAILER_BYTES_MAX;
 }
@@ -80,7 +80,7 @@ static size_t header_came(char *bytes, size_t size, size_t count, void *ctx)
         return 0;
     if (j->head_reported)
         j->trailer_bytes += len;
-    if (transfer_is_flooded(j))
+    if (web_transfer_is_flooded(j))
         return 0;
     if (j->progress.first_byte_ns == 0)
         j->progress.first_byte_ns = loop_now_ns(j->web->loop) - j->progress.started_ns;
@@ -246,7 +246,7 @@ static void prepare_trust(struct web *w, CURL *e)
 }
 
 /* Sets the options that do not depend on the request. */
-void transfer_prepare(struct web_job *j)
+void web_transfer_prepare(struct web_job *j)
 {
     struct web *w = j->web;
     const struct web_options *o = &w->options;
@@ -347,7 +347,7 @@ static int set_way(struct web_job *j, const struct web_request *r, struct err *e
     return 0;
 }
 
-int transfer_set(struct web_job *j, const struct web_request *r, struct err *err)
+int web_transfer_set(struct web_job *j, const struct web_request *r, struct err *err)
 {
     CURL *e = j->easy;
     bool is_checked = j->web->options.guard && !r->unguarded && !j->web->hosts_wanted;

@@ -72,11 +72,11 @@ static void on_page(void *ctx, json **own_items)
 {
     struct kube_informer *i = ctx;
     if (!own_items) { /* a new start: earlier pages are void */
-        copy_begin_list(i);
+        informer_copy_begin_list(i);
         return;
     }
     for (size_t n = 0; n < json_count(*own_items) && !i->list_failed; n++)
-        i->list_failed = copy_put(i, (json *)json_item(*own_items, n), &i->err) < 0;
+        i->list_failed = informer_copy_put(i, (json *)json_item(*own_items, n), &i->err) < 0;
 }
 
 static void on_listed(void *ctx, struct kube_reply *r)
@@ -89,7 +89,7 @@ static void on_listed(void *ctx, struct kube_reply *r)
         fail(i, r->code < 0 ? &r->err : &i->err);
         return;
     }
-    copy_sweep(i);
+    informer_copy_sweep(i);
     remember_version(i, r->object);
     i->told_code = 0; /* but not `failures`: a list without a watch is not enough */
     if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
@@ -115,7 +115,7 @@ static void list(struct kube_informer *i)
     struct kube_request r = request_of(i, on_listed);
     r.page_size = i->page_size;
     r.on_page = on_page;
-    copy_begin_list(i);
+    informer_copy_begin_list(i);
     i->job = kube_submit(i->kube, &r);
 }
 
@@ -142,9 +142,9 @@ static int on_line(void *ctx, struct str line, struct err *err)
     if (type == WATCH_ERROR)
         return watch_error(i, object, err);
     if (type == WATCH_DELETED)
-        r = copy_remove(i, object, err);
+        r = informer_copy_remove(i, object, err);
     else if (type != WATCH_BOOKMARK)
-        r = copy_put(i, object, err);
+        r = informer_copy_put(i, object, err);
     if (r < 0)
         return r;
     /* After the copy was updated, so that a resumed watch misses nothing. */

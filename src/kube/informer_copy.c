@@ -17,7 +17,7 @@ static void wake(struct kube_informer *i, struct str key)
         }
 }
 
-void copy_begin_list(struct kube_informer *i)
+void informer_copy_begin_list(struct kube_informer *i)
 {
     i->generation++;
     i->current = 0;
@@ -50,7 +50,7 @@ static int check_limit(struct kube_informer *i, const struct informer_object *x,
                     i->options.resource->plural);
 }
 
-int copy_put(struct kube_informer *i, json *tree, struct err *err)
+int informer_copy_put(struct kube_informer *i, json *tree, struct err *err)
 {
     char buf[KUBE_KEY_MAX];
     struct str key;
@@ -93,7 +93,7 @@ static void drop(struct kube_informer *i, struct informer_object *x, struct str 
         i->options.on_deleted(i->options.ctx, key, last_known);
 }
 
-int copy_remove(struct kube_informer *i, const json *object, struct err *err)
+int informer_copy_remove(struct kube_informer *i, const json *object, struct err *err)
 {
     char buf[KUBE_KEY_MAX];
     struct str key;
@@ -115,7 +115,7 @@ static json *tree_of(struct str text)
     return tree;
 }
 
-void copy_sweep(struct kube_informer *i)
+void informer_copy_sweep(struct kube_informer *i)
 {
     struct informer_object *x;
     map_foreach (&i->objects.by_key, x, node) {

@@ -45,7 +45,7 @@ struct kube_informer {
 };
 
 /* informer_copy.c: the loop */
-void copy_begin_list(struct kube_informer *i);
-must_check int copy_put(struct kube_informer *i, json *tree, struct err *err); /* removes unused fields */
-must_check int copy_remove(struct kube_informer *i, const json *object, struct err *err);
-void copy_sweep(struct kube_informer *i); /* removes objects that the last list does not have */
+void informer_copy_begin_list(struct kube_informer *i);
+must_check int informer_copy_put(struct kube_informer *i, json *tree, struct err *err); /* removes unused fields */
+must_check int informer_copy_remove(struct kube_informer *i, const json *object, struct err *err);
+void informer_copy_sweep(struct kube_informer *i); /* removes objects that the last list does not have */

@@ -125,9 +125,9 @@ static int reconcile(void *ctx, struct str key, uint64_t *again_ns, struct err *
     if (str_starts(key, STR(POOL_KEY))) {
         uint64_t index;
         int r = str_to_u64(str_sub(key, strlen(POOL_KEY), key.len), &index, err);
-        return r < 0 ? r : reconcile_pool(&a->pools[index], again_ns, err);
+        return r < 0 ? r : agent_reconcile_pool(&a->pools[index], again_ns, err);
     }
-    return reconcile_volume(a, name, again_ns, err);
+    return agent_reconcile_volume(a, name, again_ns, err);
 }
 
 static void on_failure(void *, struct str key, const struct err *err, unsigned attempt, uint64_t wait_ns)
@@ -167,7 +167,7 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
     if (r == 0)
         r = kube_new(a->loop, config, &k, &a->kube, err);
     if (r == 0)
-        r = dir_watch_new(a->loop, volume_moved, a, &a->dir_watch, err);
+        r = dir_watch_new(a->loop, agent_volume_moved, a, &a->dir_watch, err);
     if (r == 0)
         r = kube_queue_new(&q, &a->queue, err);
     if (r < 0)

@@ -397,7 +397,7 @@ static int open_pool(struct agent_pool *p, struct recorded_pool *w, struct err *
     return 0; /* its health reports why it is not here */
 }
 
-int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
+int agent_reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
 {
     auto_with(recorded_pool_done) struct recorded_pool w = {0};
     int opened = space_is_open(p->space) ? give_up(p, err) : open_pool(p, &w, err);

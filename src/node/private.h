@@ -53,11 +53,11 @@ struct agent {
 };
 
 /* One step for one order, as kube_queue_options.reconcile. */
-must_check int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err);
+must_check int agent_reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err);
 
-void volume_moved(void *ctx, const char *name); /* for dir_watch_new() */
+void agent_volume_moved(void *ctx, const char *name); /* for dir_watch_new() */
 
 /* pool.c */
-must_check int reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
+must_check int agent_reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
 void pool_watch(struct agent_pool *p); /* starts its informer */
 void pool_wake(struct agent_pool *p);  /* queues it */

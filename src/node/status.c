@@ -547,12 +547,12 @@ static bool was_recreated(const struct api_volume *before, const struct api_volu
     return was && is && strcmp(was, is) != 0 && before->status.phase != API_PHASE_LOST;
 }
 
-size_t volume_events_of(const struct api_volume *before, const struct api_volume *now,
-                        struct volume_event ret[VOLUME_EVENTS_MAX])
+size_t status_events(const struct api_volume *before, const struct api_volume *now,
+                     struct status_event ret[STATUS_EVENTS_MAX])
 {
     const struct {
         const char *reason, *message;
-    } all[VOLUME_EVENTS_MAX] = {
+    } all[STATUS_EVENTS_MAX] = {
         {"VolumeLost", was_recreated(before, now)
                            ? "its disk was replaced or wiped: it is created again, as onDataLoss says; files that "
                              "were not exported are lost"
@@ -564,8 +564,8 @@ size_t volume_events_of(const struct api_volume *before, const struct api_volume
         {"VolumeUnreadable", became(before, now, API_HEALTHY, API_REASON_UNREADABLE)},
     };
     size_t count = 0;
-    for (size_t i = 0; i < VOLUME_EVENTS_MAX; i++)
+    for (size_t i = 0; i < STATUS_EVENTS_MAX; i++)
         if (all[i].message)
-            ret[count++] = (struct volume_event){.reason = all[i].reason, .message = all[i].message};
+            ret[count++] = (struct status_event){.reason = all[i].reason, .message = all[i].message};
     return count;
 }

@@ -27,13 +27,13 @@ enum status_change status_compare(const struct api_volume *before, const struct 
 bool status_is_active(const struct api_volume *v);
 
 /* A warning about a change of the status that deserves a Kubernetes event. */
-struct volume_event {
+struct status_event {
     const char *reason;  /* static */
     const char *message; /* a view of `now`'s, or static */
 };
 
-enum { VOLUME_EVENTS_MAX = 6 };
+enum { STATUS_EVENTS_MAX = 6 };
 
 /* Returns the number of events. */
-size_t volume_events_of(const struct api_volume *before, const struct api_volume *now,
-                        struct volume_event ret[VOLUME_EVENTS_MAX]);
+size_t status_events(const struct api_volume *before, const struct api_volume *now,
+                     struct status_event ret[STATUS_EVENTS_MAX]);

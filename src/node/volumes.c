@@ -207,11 +207,11 @@ static void warn(struct agent *a, const struct api_volume *v, const char *reason
 static int write_status_with_events(struct agent *a, const struct api_volume *before, const struct api_volume *now,
                                     struct err *err)
 {
-    struct volume_event events[VOLUME_EVENTS_MAX];
+    struct status_event events[STATUS_EVENTS_MAX];
     if (!is_worth_a_write(a, before, now))
         return 0;
     int r = write_status(a, now, err);
-    size_t count = r < 0 ? 0 : volume_events_of(before, now, events);
+    size_t count = r < 0 ? 0 : status_events(before, now, events);
     for (size_t i = 0; i < count; i++)
         warn(a, now, events[i].reason, events[i].message);
     return r;
@@ -228,7 +228,7 @@ static uint64_t look_again_ns(struct agent *a, const struct api_volume *now, con
     return f->use.staged ? USAGE_NS : 0;
 }
 
-void volume_moved(void *ctx, const char *name)
+void agent_volume_moved(void *ctx, const char *name)
 {
     struct agent *a = ctx;
     kube_queue_add_after(a->queue, str_of(name), orders_active(a->orders) * LOOK_EACH_NS);
@@ -325,7 +325,7 @@ static int write_unreadable(struct agent *a, const struct api_volume *before, st
     return -(int)why->code;
 }
 
-int reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err)
+int agent_reconcile_volume(struct agent *a, const char *name, uint64_t *again_ns, struct err *err)
 {
     auto_api_volume before = orders_get(a->orders, name);
     auto_api_volume now = orders_get(a->orders, name);

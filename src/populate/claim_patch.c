@@ -20,7 +20,7 @@ static void copy_field(json *to, const json *from, const char *path)
         json_set(to, path, json_copy_of(value));
 }
 
-json *prime_json(const json *target, struct str own_namespace, bool node_is_cordoned)
+json *claim_patch_prime(const json *target, struct str own_namespace, bool node_is_cordoned)
 {
     static const char *const same[] = {
         "spec.accessModes", "spec.resources",  "spec.storageClassName",          "spec.volumeMode",
@@ -67,7 +67,7 @@ static json *patch_of(struct str uid)
 
 /* Another writer may change the list at the same time: the patch tests that it is unchanged. The absence of a list
  * cannot be tested, so the resourceVersion is. */
-json *target_add_finalizer_patch(const json *target)
+json *claim_patch_add_finalizer(const json *target)
 {
     json *patch = patch_of(json_str_at(target, "metadata.uid"));
     const json *there = json_at(target, "metadata.finalizers");
@@ -84,7 +84,7 @@ json *target_add_finalizer_patch(const json *target)
     return patch;
 }
 
-json *target_remove_finalizer_patch(const json *target)
+json *claim_patch_remove_finalizer(const json *target)
 {
     const json *list = json_at(target, "metadata.finalizers");
     struct str name;
@@ -100,7 +100,7 @@ json *target_remove_finalizer_patch(const json *target)
     return NULL;
 }
 
-json *target_select_patch(const json *target, struct str node)
+json *claim_patch_select(const json *target, struct str node)
 {
     json *patch = patch_of(json_str_at(target, "metadata.uid"));
     add_operation(patch, "test", "/metadata/resourceVersion",
@@ -111,7 +111,7 @@ json *target_select_patch(const json *target, struct str node)
     return patch;
 }
 
-json *target_unselect_patch(const struct claim *target)
+json *claim_patch_unselect(const struct claim *target)
 {
     json *patch = patch_of(target->uid);
     add_operation(patch, "test", SELECTED_NODE_POINTER, json_new_str(target->selected_node));
@@ -121,7 +121,7 @@ json *target_unselect_patch(const struct claim *target)
 
 /* ---- patches of the volume --------------------------------------------------------------------------------------- */
 
-json *pv_save_policy_patch(const struct claim_pv *pv)
+json *claim_patch_save_policy(const struct claim_pv *pv)
 {
     json *j = json_new_object(), *annotations = json_new_object();
     json_set_str(j, "metadata.resourceVersion", pv->version);
@@ -133,7 +133,7 @@ json *pv_save_policy_patch(const struct claim_pv *pv)
 
 /* claimRef, policy and annotation change in one write. So the volume is the prime's, and is deleted with it; or it is
  * the user's, and has the policy of the class. */
-json *pv_hand_over_patch(const struct claim_pv *pv, const struct claim *target)
+json *claim_patch_hand_over(const struct claim_pv *pv, const struct claim *target)
 {
     char from[TEXT_MAX];
     json *j = json_new_object(), *annotations = json_new_object();

@@ -458,7 +458,7 @@ static int patch_pv(struct claim_view *v, const struct claim_pv *pv, json *own_p
 
 static int save_policy(struct claim_view *v, const struct claim_pv *pv)
 {
-    int r = patch_pv(v, pv, pv_save_policy_patch(pv));
+    int r = patch_pv(v, pv, claim_patch_save_policy(pv));
     return r == -ERR_NOT_FOUND ? 0 : r;
 }
 
@@ -479,7 +479,7 @@ static int make_prime(struct claim_view *v)
         !str_eq(c.selected_node, v->pair.target.selected_node))
         return err_set(v->err, ERR_CHANGED, "the claim has changed");
     struct kube_request create = on_claim(KUBE_CREATE, &(struct claim){.namespace = str_of(v->p->o.job.ns)});
-    json *prime = prime_json(target, create.ns, v->facts.node == CLAIM_NODE_CORDONED);
+    json *prime = claim_patch_prime(target, create.ns, v->facts.node == CLAIM_NODE_CORDONED);
     r = populate_send(v->p, create, prime, v->err);
     return r == -ERR_EXISTS ? 0 : r;
 }
@@ -501,28 +501,28 @@ static int unselect(struct claim_view *v, enum claim_event event)
         if (r != -ERR_NOT_FOUND)
             return r == 0 ? err_set(v->err, ERR_CHANGED, "the node exists") : r;
     }
-    return patch_target(v, target_unselect_patch(&v->pair.target));
+    return patch_target(v, claim_patch_unselect(&v->pair.target));
 }
 
 static int carry_out(struct claim_view *v, struct claim_step step)
 {
     switch (step.action) {
     case CLAIM_ADD_FINALIZER:
-        return patch_target(v, target_add_finalizer_patch(v->pair.target_json));
+        return patch_target(v, claim_patch_add_finalizer(v->pair.target_json));
     case CLAIM_MAKE_PRIME:
         return make_prime(v);
     case CLAIM_SAVE_POLICY:
         return save_policy(v, v->facts.orphan ? v->facts.orphan : v->facts.pv);
     case CLAIM_HAND_OVER:
-        return patch_pv(v, &v->pvs.pv, pv_hand_over_patch(&v->pvs.pv, &v->pair.target));
+        return patch_pv(v, &v->pvs.pv, claim_patch_hand_over(&v->pvs.pv, &v->pair.target));
     case CLAIM_SELECT:
-        return patch_target(v, target_select_patch(v->pair.target_json, v->pair.prime.prime_node));
+        return patch_target(v, claim_patch_select(v->pair.target_json, v->pair.prime.prime_node));
     case CLAIM_UNSELECT:
         return unselect(v, step.event);
     case CLAIM_DELETE_PRIME:
         return delete_prime(v);
     case CLAIM_REMOVE_FINALIZER:
-        return patch_target(v, target_remove_finalizer_patch(v->pair.target_json));
+        return patch_target(v, claim_patch_remove_finalizer(v->pair.target_json));
     case CLAIM_NOTHING:
         break;
     }

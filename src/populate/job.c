@@ -185,7 +185,7 @@ static json *labels_json(const struct job_volume *v, enum job_kind kind)
     set_member(labels, "app.kubernetes.io/name", "cistern");
     set_member(labels, "app.kubernetes.io/part-of", "cistern");
     set_member(labels, "app.kubernetes.io/component", "job");
-    set_member(labels, JOB_LABEL, work_verb(kind));
+    set_member(labels, JOB_LABEL, job_kind_verb(kind));
     set_member(labels, JOB_LABEL_VOLUME, v->id);
     set_member(labels, JOB_LABEL_DRAIN, v->lets_drain ? "open" : NULL);
     set_member(labels, JOB_LABEL_CLAIM, v->claim_uid);
@@ -229,22 +229,23 @@ static json *words_json(const char *const *words)
 
 static json *container_json(const struct job_options *o, const struct job_volume *v, enum job_kind kind)
 {
-    const char *words[WORK_WORDS_MAX];
+    const char *words[JOB_KIND_WORDS_MAX];
     json *c = parsed(kind == JOB_HOLD ? hold_template : work_template);
-    work_command(kind, "cistern", "/volume", words);
+    job_kind_command(kind, "cistern", "/volume", words);
     json_set(c, "command", words_json(words));
-    set_text(c, "name", work_verb(kind));
+    set_text(c, "name", job_kind_verb(kind));
     set_text(c, "image", o->image);
     set_text(c, "imagePullPolicy", o->pull_policy);
     if (kind == JOB_HOLD)
         return c;
     json *probe = parsed(probe_template);
-    json_set(probe, "exec.command", words_json((const char *[]){"cistern", "probe", work_verb(kind), "/volume", NULL}));
+    json_set(probe, "exec.command",
+             words_json((const char *[]){"cistern", "probe", job_kind_verb(kind), "/volume", NULL}));
     json_set(c, "livenessProbe", probe);
     json *env = (json *)json_at(c, "env");
     add_env(env, "CISTERN_BROKER_URL", o->broker_url);
     add_env(env, "CISTERN_BROKER_VOLUME", v->order);
-    add_env(env, "CISTERN_BROKER_FOR", work_verb(kind));
+    add_env(env, "CISTERN_BROKER_FOR", job_kind_verb(kind));
     /* If the file is missing, the default addresses are blocked. */
     add_env(env, "CISTERN_GUARD_FILE", "/var/run/secrets/cistern.io/ca/guard");
     set_text(c, "resources.requests.cpu", o->requests_cpu);
@@ -280,7 +281,7 @@ json *job_json(const struct job_options *o, const struct job_volume *v, enum job
 {
     char name[JOB_NAME_MAX];
     json *j = parsed(job_template);
-    snprintf(name, sizeof name, "%s-%s", work_verb(kind), v->id);
+    snprintf(name, sizeof name, "%s-%s", job_kind_verb(kind), v->id);
     set_text(j, "metadata.name", name);
     set_text(j, "metadata.namespace", o->ns);
     json_set(j, "metadata.labels", labels_json(v, kind));

@@ -9,7 +9,7 @@
  * pods of the node once, before the end of the last pod starts the export: this pod makes it wait. */
 #pragma once
 
-#include "spec/work.h"
+#include "spec/job_kind.h"
 #include "util/json.h"
 
 #define JOB_LABEL "cistern.io/job"              /* "hydrate", "export", "hold" */

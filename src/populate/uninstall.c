@@ -88,7 +88,7 @@ static int remove_finalizer(const struct uninstall_options *o, struct str ns, st
         auto_json claim = NULL;
         struct kube_request q = {.verb = KUBE_GET, .resource = &kube_persistent_volume_claims, .ns = ns, .name = name};
         r = kube_call(o->kube, &q, &claim, err);
-        auto_json patch = r < 0 ? NULL : target_remove_finalizer_patch(claim);
+        auto_json patch = r < 0 ? NULL : claim_patch_remove_finalizer(claim);
         if (!patch)
             return r == -ERR_NOT_FOUND ? 0 : r;
         q.verb = KUBE_JSON_PATCH;
@@ -105,7 +105,7 @@ static int remove_finalizers(const struct uninstall_options *o, struct err *err)
     const json *items = json_at(claims, "items");
     for (size_t i = 0; r >= 0 && i < json_count(items); i++) {
         const json *meta = json_at(json_item(items, i), "metadata");
-        auto_json patch = target_remove_finalizer_patch(json_item(items, i));
+        auto_json patch = claim_patch_remove_finalizer(json_item(items, i));
         struct str ns = json_member_str(meta, "namespace"), name = json_member_str(meta, "name");
         r = patch ? remove_finalizer(o, ns, name, err) : 0;
         if (r > 0)

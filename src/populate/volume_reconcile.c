@@ -317,9 +317,9 @@ static int create_job(struct volume_view *v, enum job_kind kind)
     r = populate_send(v->p, q, job_json(&v->p->o.job, &about, kind), v->err);
     if (r < 0 && r != -ERR_EXISTS) {
         volume_event_send_refusal(v->p, v->state, volume, v->err);
-        return err_wrap(v->err, "job '%s-%s'", work_verb(kind), volume->id.text);
+        return err_wrap(v->err, "job '%s-%s'", job_kind_verb(kind), volume->id.text);
     }
-    log_event(LOG_INFO, "job made", "job", work_verb(kind), "volume", volume->id.text, "node", volume->node, NULL);
+    log_event(LOG_INFO, "job made", "job", job_kind_verb(kind), "volume", volume->id.text, "node", volume->node, NULL);
     return 0;
 }
 
@@ -349,7 +349,7 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
     m->bytes_before[slot] = done;
     m->failed_ns[slot] = clock_now_ns();
     m->retry_ns[slot] = m->failed_ns[slot] + job_wait_ns(kind, m->failures[slot]);
-    log_event(LOG_WARN, "job failed", "job", work_verb(kind), "volume", v->volume->id.text, "failures",
+    log_event(LOG_WARN, "job failed", "job", job_kind_verb(kind), "volume", v->volume->id.text, "failures",
               log_u64(m->failures[slot]), "retry_ms", log_u64(job_wait_ns(kind, m->failures[slot]) / NS_PER_MS), NULL);
 }
 

@@ -158,12 +158,12 @@ struct store {
     } again;               /* of the request that most recently began to wait for a retry */
     struct store_pace writes, listings;
     _Atomic uint64_t retries;
-    _Atomic uint64_t success_ns;    /* monotonic: of the last good answer */
-    _Atomic uint64_t served_ns;     /* monotonic: when a byte of any answer last came */
-    struct telemetry *telemetry;    /* owned */
-    struct hedge *hedge;            /* owned */
-    struct store_denials *refusals; /* owned */
-    void *self;                     /* the backend's own, owned by it */
+    _Atomic uint64_t success_ns;   /* monotonic: of the last good answer */
+    _Atomic uint64_t served_ns;    /* monotonic: when a byte of any answer last came */
+    struct telemetry *telemetry;   /* owned */
+    struct hedge *hedge;           /* owned */
+    struct store_denials *denials; /* owned */
+    void *self;                    /* the backend's own, owned by it */
 };
 
 /* The attempt has ended: j->reply holds its code (and err, may_retry ... if negative). May free the job. */
@@ -194,7 +194,7 @@ void job_attempt(struct store_job *j);
 
 /* The server is sent few writes a second at first: an export begins with many at once. */
 void job_pace_writes(struct store *s);
-void job_call_off(struct store_job *j);
+void job_cancel(struct store_job *j);
 
 /* Counts one request to the server (for file://, one visit to the disk). `code` is the metric's label: "200", "IO". */
 void job_count_request(struct store_job *j, const char *code, uint64_t first_byte_ns, uint64_t total_ns);

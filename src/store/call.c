@@ -68,7 +68,7 @@ bool call_is_ours(const struct store_call *c, const struct store_reply *r)
     return r->code == 0 && mine.len && str_eq(r->writer, mine);
 }
 
-void call_is_anothers(struct store_call *c)
+void call_end_exists(struct store_call *c)
 {
     err_set(&c->err, ERR_EXISTS,
             c->job.args.write.condition == STORE_IF_SAME ? "the object was replaced or deleted"
@@ -76,7 +76,7 @@ void call_is_anothers(struct store_call *c)
     call_end(c, err_advise(&c->err, CIS_OBJECT_EXISTS));
 }
 
-void call_contradicted(struct store_call *c)
+void call_end_contradicted(struct store_call *c)
 {
     c->job.reply.may_retry = true;
     call_end(c, err_fail(&c->err, ERR_AGAIN, CIS_OBJECT_EXISTS,
@@ -220,7 +220,7 @@ static int on_head(void *ctx, struct web_job *web)
     if (c->success)
         atomic_store_explicit(&c->job.store->success_ns, clock_now_ns(), memory_order_relaxed);
     if (c->success)
-        denials_note_success(c->job.store->refusals, c->job.op);
+        denials_note_success(c->job.store->denials, c->job.op);
     if (!c->success || !c->steps->head)
         return 0;
     return c->steps->head(c);

@@ -75,10 +75,10 @@ int call_garbled(struct err *err);
 void call_end(struct store_call *c, int code);
 
 /* The condition of a write failed: another writer replaced or deleted the object. */
-void call_is_anothers(struct store_call *c);
+void call_end_exists(struct store_call *c);
 
 /* 412 to "only if absent", but no object exists: it was deleted since, or the store mishandles conditions. */
-void call_contradicted(struct store_call *c);
+void call_end_contradicted(struct store_call *c);
 
 /* For backend.stop, .resume and .release. */
 void call_stop(struct store_job *j);

@@ -45,7 +45,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
     if (!job_failure_passes(r) || (!r->turned_away && attempts >= policy.attempts_max))
         return false;
     if (r->attempts_max && attempts >= r->attempts_max) {
-        denials_note_final(s->refusals);
+        denials_note_final(s->denials);
         return false;
     }
     /* With a fully random delay, a few objects in a hundred would use up their attempts while the store restarts,
@@ -72,7 +72,7 @@ bool store_has_answered(const struct store *s)
     return atomic_load_explicit(&s->served_ns, memory_order_relaxed) != 0;
 }
 
-uint64_t store_patience_ns(struct store *s, const struct store_reply *r)
+uint64_t store_retry_limit_ns(struct store *s, const struct store_reply *r)
 {
     const struct store_retry policy = policy_of(s);
     uint64_t sum = 0;
@@ -256,7 +256,7 @@ static void fire_attempt(struct timer *t)
 static bool is_over_time(struct store_job *j)
 {
     return j->reply.slow_down && pace_of(j) && atomic_load(&j->store->success_ns) < j->began_ns &&
-           j->waited_ns > store_patience_ns(j->store, &j->reply);
+           j->waited_ns > store_retry_limit_ns(j->store, &j->reply);
 }
 
 static void begin_attempt(struct store_job *j)
@@ -398,7 +398,7 @@ struct store_job *job_head(struct store_job *write, store_done *done, void *ctx)
     return job_submit(j);
 }
 
-void job_call_off(struct store_job *j)
+void job_cancel(struct store_job *j)
 {
     if (j->cancelled)
         return;
@@ -418,8 +418,8 @@ void job_call_off(struct store_job *j)
 void store_cancel(struct store_job *j)
 {
     if (j->race.rival)
-        job_call_off(j->race.rival);
-    job_call_off(j);
+        job_cancel(j->race.rival);
+    job_cancel(j);
 }
 
 static void resume(struct store_job *j)

@@ -77,7 +77,7 @@ static void win(struct store_job *j)
     if (!rival || rival->race.is_over)
         return;
     rival->race.lost = true;
-    job_call_off(rival);
+    job_cancel(rival);
 }
 
 void job_answered(struct store_job *j)

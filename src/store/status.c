@@ -65,7 +65,7 @@ struct status_words call_words(const struct store_call *c, int status, struct st
 static bool is_skew(const struct status_words *w, int64_t skew)
 {
     return str_eq(w->code, STR("RequestTimeTooSkewed")) || str_eq(w->code, STR("RequestInTheFuture")) ||
-           ((w->status == 403 || w->status == 401) && timing_is_skew(skew));
+           ((w->status == 403 || w->status == 401) && http_time_is_skew(skew));
 }
 
 /* The operation whose permission this request needs: a job may send requests of other kinds. */
@@ -95,7 +95,7 @@ void call_refused(struct store_call *c, bool renew)
 {
     bool is_old = clock_wall_ns() - c->identity->born_ns > RENEW_AGE_NS;
     bool renewed = (renew || is_old) && creds_reject(c->job.store->creds, c->identity);
-    c->job.reply.attempts_max = denials_attempts_max(c->job.store->refusals, c->job.op, renewed);
+    c->job.reply.attempts_max = denials_attempts_max(c->job.store->denials, c->job.op, renewed);
 }
 
 bool call_is_redirect(int status)
@@ -128,10 +128,10 @@ int call_status(struct store_call *c, const struct status_words *w)
     const struct status_rule *rule = rule_of(w->status);
     c->job.reply.may_retry = rule->may_retry;
     c->job.reply.slow_down = rule->slow_down;
-    c->job.reply.retry_after_ns = rule->may_retry ? timing_retry_after_ns(call_answer_header(c, "retry-after")) : 0;
-    int64_t skew = timing_skew_ns(call_answer_header(c, "date"));
+    c->job.reply.retry_after_ns = rule->may_retry ? http_time_retry_after_ns(call_answer_header(c, "retry-after")) : 0;
+    int64_t skew = http_time_skew_ns(call_answer_header(c, "date"));
     if (is_skew(w, skew))
-        return timing_skewed(skew, "the store's", &c->err);
+        return http_time_skew_error(skew, "the store's", &c->err);
     struct str location = call_answer_header(c, "location");
     if (call_is_redirect(w->status) && location.len)
         return elsewhere(c, rule, w->status, location);

@@ -62,7 +62,7 @@ int store_open(const struct store_options *o, struct store **ret, struct err *er
     s->telemetry = telemetry_new(s->scheme->name);
     s->hedge = xcalloc(1, sizeof *s->hedge);
     hedge_init(s->hedge);
-    s->refusals = xcalloc(1, sizeof *s->refusals);
+    s->denials = xcalloc(1, sizeof *s->denials);
     s->guard = o->guard;
     r = s->guard ? 0 : trust_environment(&s->guard, err);
     if (r == 0)
@@ -92,7 +92,7 @@ void store_free(struct store *s)
     creds_free(s->creds);
     free(s->telemetry);
     free(s->hedge);
-    free(s->refusals);
+    free(s->denials);
     free(s->bucket);
     free(s->prefix);
     free(s->endpoint);

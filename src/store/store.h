@@ -165,7 +165,7 @@ bool store_retry_delay(struct store *s, const struct store_reply *r, unsigned at
                        uint64_t *ret_delay_ns);
 
 /* How long a request is retried if every reply is like *r. */
-uint64_t store_patience_ns(struct store *s, const struct store_reply *r);
+uint64_t store_retry_limit_ns(struct store *s, const struct store_reply *r);
 
 /* Describes the request that waits for a retry: "attempt 3 of 8 in 2 s: s3://b/k: 503 SlowDown". False: no request
  * failed twice, or requests have succeeded within two seconds of each failure. Any thread. */

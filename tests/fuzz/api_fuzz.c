@@ -15,7 +15,7 @@ static void volume(const json *j)
         return;
     auto_json whole = api_volume_json(v);
     json_free(api_volume_status_json(v));
-    json_free(api_volume_verdict_json(v));
+    json_free(api_volume_controller_json(v));
     (void)!api_volume_spec(v, &spec, &err);
     if (api_volume_read(whole, &again, &err) < 0)
         abort();

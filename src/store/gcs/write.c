@@ -81,9 +81,9 @@ static void owner_head_done(struct store_call *c, const struct store_reply *r)
 {
     bool is_missing = r->status == 404;
     if (is_missing && c->job.args.write.condition != STORE_IF_SAME) {
-        call_contradicted(c);
+        call_end_contradicted(c);
     } else if (is_missing || (r->code == 0 && !call_is_ours(c, r))) {
-        call_is_anothers(c);
+        call_end_exists(c);
     } else if (r->code == 0 && c->job.op == JOB_COMPLETE) {
         call_adopt(c, r);
         published(c);
@@ -277,7 +277,7 @@ static void first_head_done(struct store_call *c, const struct store_reply *r)
     } else if (holds(c, r)) {
         call_go(c, &compose_steps);
     } else {
-        call_is_anothers(c);
+        call_end_exists(c);
     }
 }
 

@@ -36,9 +36,9 @@ static void owner_head_done(struct store_call *c, const struct store_reply *r)
     if (call_is_ours(c, r))
         call_end_as(c, r);
     else if (r->code == 0 || (r->status == 404 && c->job.args.write.condition == STORE_IF_SAME))
-        call_is_anothers(c);
+        call_end_exists(c);
     else if (r->status == 404)
-        call_contradicted(c);
+        call_end_contradicted(c);
     else
         call_end_as(c, r);
 }

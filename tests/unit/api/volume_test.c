@@ -170,7 +170,7 @@ static void verdict_has_the_node_and_only_the_conditions_of_the_controller(void 
     api_condition_set(&v->status.conditions, API_MOUNTED, API_TRUE, "Staged", 1, 1, "x");
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, 1, "y");
     v->status.phase = API_PHASE_LOST;
-    auto_json j = api_volume_verdict_json(v);
+    auto_json j = api_volume_controller_json(v);
     assert_int_equal(json_count(json_at(j, "status.conditions")), 1);
     auto_mem char *text = json_text(j, 0);
     assert_non_null(strstr(text, "\"phase\":\"Lost\""));

@@ -36,9 +36,9 @@ static void a_volume_in_use_is_left_alone(void **state)
 {
     (void)state;
     auto_api_volume v = volume();
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
 }
 
 static void a_release_is_slow_during_an_export_or_with_an_absent_node(void **state)
@@ -61,10 +61,10 @@ static void a_released_volume_is_finished_only_if_its_release_was_requested(void
     (void)state;
     auto_api_volume v = volume();
     v->status.phase = API_PHASE_RELEASED;
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &quiet), ACTION_FINISH);
-    assert_int_equal(next(v, &alone), ACTION_FINISH);
+    assert_int_equal(next(v, &quiet), LEADER_FINISH);
+    assert_int_equal(next(v, &alone), LEADER_FINISH);
 }
 
 static void an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherwise_stays(void **state)
@@ -72,9 +72,9 @@ static void an_order_half_taken_back_goes_and_one_that_lost_its_finalizer_otherw
     (void)state;
     auto_api_volume v = volume();
     v->meta.is_held = false;
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
     api_condition_set(&v->status.conditions, API_PROVISIONED, API_FALSE, API_REASON_NODE_FULL, 1, NOW, "full");
-    assert_int_equal(next(v, &quiet), ACTION_FINISH);
+    assert_int_equal(next(v, &quiet), LEADER_FINISH);
 }
 
 static void a_volume_without_a_claim_is_released_once(void **state)
@@ -83,9 +83,9 @@ static void a_volume_without_a_claim_is_released_once(void **state)
     struct volume_context s = quiet;
     auto_api_volume v = volume();
     s.is_unclaimed = true;
-    assert_int_equal(next(v, &s), ACTION_RELEASE);
+    assert_int_equal(next(v, &s), LEADER_RELEASE);
     v->release_requested = true;
-    assert_int_equal(next(v, &s), ACTION_NONE);
+    assert_int_equal(next(v, &s), LEADER_NONE);
 }
 
 static void a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its_node_commits_it(void **state)
@@ -94,16 +94,16 @@ static void a_release_is_withdrawn_while_its_persistent_volume_is_kept_until_its
     struct volume_context s = quiet;
     auto_api_volume v = volume();
     s.pv_keeps_it = true;
-    assert_int_equal(next(v, &s), ACTION_NONE);
+    assert_int_equal(next(v, &s), LEADER_NONE);
     v->release_requested = true;
-    assert_int_equal(next(v, &s), ACTION_WITHDRAW);
+    assert_int_equal(next(v, &s), LEADER_WITHDRAW);
     s.node_is_there = false; /* before its node is given up, and after */
-    assert_int_equal(next(v, &s), ACTION_WITHDRAW);
+    assert_int_equal(next(v, &s), LEADER_WITHDRAW);
     v->status.release_committed = true;
     s.node_is_there = true;
-    assert_int_equal(next(v, &s), ACTION_NONE);
+    assert_int_equal(next(v, &s), LEADER_NONE);
     v->status.phase = API_PHASE_RELEASED;
-    assert_int_equal(next(v, &s), ACTION_FINISH);
+    assert_int_equal(next(v, &s), LEADER_FINISH);
 }
 
 static bool is_kept(const char *text)
@@ -152,9 +152,9 @@ static void a_deleted_order_without_release_is_held_and_reported_once(void **sta
     (void)state;
     auto_api_volume v = volume();
     v->meta.deleted_ns = AGO(5);
-    assert_int_equal(next(v, &quiet), ACTION_HOLD);
+    assert_int_equal(next(v, &quiet), LEADER_HOLD);
     api_condition_set(&v->status.conditions, API_DELETION_HELD, API_TRUE, "NotReleased", 1, NOW, "held");
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
 }
 
 static void a_node_gets_its_grace_and_its_volume_is_lost_after_it(void **state)
@@ -162,16 +162,16 @@ static void a_node_gets_its_grace_and_its_volume_is_lost_after_it(void **state)
     (void)state;
     uint64_t again = 0;
     auto_api_volume v = volume();
-    assert_int_equal(next(v, &alone), ACTION_NODE_ABSENT);
+    assert_int_equal(next(v, &alone), LEADER_NODE_ABSENT);
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(590), "away");
-    assert_int_equal(release_next_action(v, &alone, &again), ACTION_NONE);
+    assert_int_equal(release_next_action(v, &alone, &again), LEADER_NONE);
     assert_int_equal(again, 10 * NS_PER_SECOND);
-    assert_int_equal(next(v, &quiet), ACTION_NODE_BACK);
+    assert_int_equal(next(v, &quiet), LEADER_NODE_BACK);
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_FALSE, "NodeBack", 1, AGO(580), "there");
-    assert_int_equal(next(v, &quiet), ACTION_NONE);
-    assert_int_equal(next(v, &alone), ACTION_NODE_ABSENT); /* the grace period begins again */
+    assert_int_equal(next(v, &quiet), LEADER_NONE);
+    assert_int_equal(next(v, &alone), LEADER_NODE_ABSENT); /* the grace period begins again */
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_UNKNOWN, "NodeAbsent", 1, AGO(600), "away");
-    assert_int_equal(next(v, &alone), ACTION_LOSE);
+    assert_int_equal(next(v, &alone), LEADER_LOSE);
 }
 
 static void a_lost_volume_is_removed_after_its_retention_unless_it_has_a_claim(void **state)
@@ -182,14 +182,14 @@ static void a_lost_volume_is_removed_after_its_retention_unless_it_has_a_claim(v
     api_condition_set(&v->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(5990), "gone");
     v->release_requested = true;
     assert_true(release_is_tombstone(v));
-    assert_int_equal(release_next_action(v, &alone, &again), ACTION_NONE);
+    assert_int_equal(release_next_action(v, &alone, &again), LEADER_NONE);
     assert_int_equal(again, 10 * NS_PER_SECOND);
     auto_api_volume old = volume();
     api_condition_set(&old->status.conditions, API_NODE_GONE, API_TRUE, "NodeGone", 1, AGO(6001), "gone");
-    assert_int_equal(next(old, &alone), ACTION_NONE);
+    assert_int_equal(next(old, &alone), LEADER_NONE);
     old->release_requested = true;
-    assert_int_equal(next(old, &alone), ACTION_FINISH);
-    assert_int_equal(next(old, &quiet), ACTION_NODE_BACK);
+    assert_int_equal(next(old, &alone), LEADER_FINISH);
+    assert_int_equal(next(old, &quiet), LEADER_NODE_BACK);
 }
 
 static void a_release_says_what_it_waits_for(void **state)

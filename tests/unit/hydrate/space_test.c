@@ -14,10 +14,10 @@ static int setup(void **state)
 static void an_object_takes_whole_blocks_and_a_file(void **state)
 {
     (void)state;
-    space_reserve(run, 1);
-    space_reserve(run, 4096);
-    space_reserve(run, 4097);
-    space_reserve(run, 0);
+    hydrate_space_count(run, 1);
+    hydrate_space_count(run, 4096);
+    hydrate_space_count(run, 4097);
+    hydrate_space_count(run, 0);
     assert_int_equal(run->space.need_bytes, 4 * 4096);
     assert_int_equal(run->space.need_files, 4);
 }
@@ -26,12 +26,12 @@ static void source_that_does_not_fit_is_reported_with_the_free_space(void **stat
 {
     (void)state;
     struct err err;
-    space_reserve(run, 100 * 4096);
-    assert_int_equal(space_check(run, &err), 0);
-    space_reserve(run, 1);
+    hydrate_space_count(run, 100 * 4096);
+    assert_int_equal(hydrate_space_check(run, &err), 0);
+    hydrate_space_count(run, 1);
     assert_true(run->space.is_exceeded);
-    space_reserve(run, 96 * 4096); /* the listing goes on */
-    assert_int_equal(space_check(run, &err), -ERR_NO_SPACE);
+    hydrate_space_count(run, 96 * 4096); /* the listing goes on */
+    assert_int_equal(hydrate_space_check(run, &err), -ERR_NO_SPACE);
     assert_int_equal(err.id, 1510);
     assert_string_equal(err.text, "'s3://bucket/prefix/' does not fit: 3 objects need 788 KiB, 400 KiB are free");
 }
@@ -41,20 +41,20 @@ static void more_objects_than_the_file_system_has_files_do_not_fit_either(void *
     (void)state;
     struct err err;
     for (int i = 0; i < 10; i++)
-        space_reserve(run, 0);
-    assert_int_equal(space_check(run, &err), 0);
-    space_reserve(run, 0);
-    assert_int_equal(space_check(run, &err), -ERR_NO_SPACE);
+        hydrate_space_count(run, 0);
+    assert_int_equal(hydrate_space_check(run, &err), 0);
+    hydrate_space_count(run, 0);
+    assert_int_equal(hydrate_space_check(run, &err), -ERR_NO_SPACE);
     assert_non_null(strstr(err.text, "11 objects, the file system has room for 10 files"));
 }
 
 static void a_listing_that_lies_does_not_begin_at_nothing_again(void **state)
 {
     (void)state;
-    space_reserve(run, UINT64_MAX);
+    hydrate_space_count(run, UINT64_MAX);
     assert_true(run->space.need_bytes == UINT64_MAX);
     run->space.need_bytes = UINT64_MAX - 4096;
-    space_reserve(run, 8192);
+    hydrate_space_count(run, 8192);
     assert_true(run->space.need_bytes == UINT64_MAX);
 }
 
@@ -63,8 +63,8 @@ static void without_the_check_all_is_counted_and_nothing_refused(void **state)
     (void)state;
     struct err err;
     run->o.size_check = false;
-    space_reserve(run, 1000 * 4096);
-    assert_int_equal(space_check(run, &err), 0);
+    hydrate_space_count(run, 1000 * 4096);
+    assert_int_equal(hydrate_space_check(run, &err), 0);
     assert_int_equal(run->space.need_bytes, 1000 * 4096);
 }
 

@@ -25,30 +25,30 @@ static void a_condition_that_became_false_is_reported_once(void **state)
                  {API_HEALTHY, API_REASON_VOLUME_FULL, "VolumeFull"},
                  {API_HEALTHY, API_REASON_UNREADABLE, "VolumeUnreadable"}};
     for (size_t i = 0; i < countof(cases); i++) {
-        struct volume_event events[VOLUME_EVENTS_MAX];
+        struct status_event events[STATUS_EVENTS_MAX];
         auto_api_volume before = volume("0123456789ab");
         auto_api_volume now = volume("0123456789ab");
         say(before, cases[i].type, API_TRUE, "Healthy");
         say(now, cases[i].type, API_FALSE, cases[i].reason);
-        assert_int_equal(volume_events_of(before, now, events), 1);
+        assert_int_equal(status_events(before, now, events), 1);
         assert_string_equal(events[0].reason, cases[i].event);
         assert_non_null(strstr(events[0].message, cases[i].reason));
-        assert_int_equal(volume_events_of(now, now, events), 0);
-        assert_int_equal(volume_events_of(now, before, events), 0);
+        assert_int_equal(status_events(now, now, events), 0);
+        assert_int_equal(status_events(now, before, events), 0);
     }
 }
 
 static void another_pool_under_a_volume_is_a_loss_that_was_made_good(void **state)
 {
     (void)state;
-    struct volume_event events[VOLUME_EVENTS_MAX];
+    struct status_event events[STATUS_EVENTS_MAX];
     auto_api_volume before = volume("0123456789ab");
     auto_api_volume now = volume("ba9876543210");
-    assert_int_equal(volume_events_of(before, now, events), 1);
+    assert_int_equal(status_events(before, now, events), 1);
     assert_string_equal(events[0].reason, "VolumeLost");
     assert_non_null(strstr(events[0].message, "created again"));
     before->status.phase = API_PHASE_LOST; /* reported already */
-    assert_int_equal(volume_events_of(before, now, events), 0);
+    assert_int_equal(status_events(before, now, events), 0);
 }
 
 static struct space *closed_space(void)

@@ -33,7 +33,7 @@ static void a_prime_asks_for_the_very_volume_that_the_target_would_have_got(void
 {
     (void)state;
     auto_json target = target_json();
-    is_text(prime_json(target, STR("cistern-system"), false),
+    is_text(claim_patch_prime(target, STR("cistern-system"), false),
             "{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClaim\","
             "\"metadata\":{\"name\":\"prime-u1\",\"namespace\":\"cistern-system\",\"labels\":{\"team\":\"a\"},"
             "\"annotations\":{\"volume.kubernetes.io/selected-node\":\"n1\",\"cistern.io/populate-node\":\"n1\","
@@ -50,7 +50,7 @@ static void a_prime_records_whether_its_node_was_already_cordoned(void **state)
     auto_json target = target_json();
     struct claim c;
     struct err err;
-    auto_json prime = prime_json(target, STR("cistern-system"), true);
+    auto_json prime = claim_patch_prime(target, STR("cistern-system"), true);
     assert_int_equal(claim_read(prime, &c, &err), 0);
     assert_true(c.made_cordoned);
     assert_true(str_eq(c.prime_node, STR("n1")));
@@ -62,13 +62,13 @@ static void the_guard_is_added_to_the_list_that_was_seen(void **state)
     (void)state;
     auto_json target = target_json();
     is_text(
-        target_add_finalizer_patch(target),
+        claim_patch_add_finalizer(target),
         "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
         "{\"op\":\"test\",\"path\":\"/metadata/finalizers\",\"value\":[\"kubernetes.io/pvc-protection\"]},"
         "{\"op\":\"add\",\"path\":\"/metadata/finalizers/-\",\"value\":\"cistern.io/populate-target-protection\"}]");
     json_remove(target, "metadata.finalizers");
     is_text(
-        target_add_finalizer_patch(target),
+        claim_patch_add_finalizer(target),
         "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
         "{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"7\"},"
         "{\"op\":\"add\",\"path\":\"/metadata/finalizers\",\"value\":[\"cistern.io/populate-target-protection\"]}]");
@@ -78,12 +78,12 @@ static void only_our_own_finalizer_is_taken_off(void **state)
 {
     (void)state;
     auto_json target = target_json();
-    assert_null(target_remove_finalizer_patch(target));
+    assert_null(claim_patch_remove_finalizer(target));
     json *list = json_take_at(target, "metadata.finalizers");
     json_append_str(list, STR(NAME_FINALIZER_POPULATE));
     json_append_str(list, STR("another.io/one"));
     json_set(target, "metadata.finalizers", list);
-    is_text(target_remove_finalizer_patch(target),
+    is_text(claim_patch_remove_finalizer(target),
             "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
             "{\"op\":\"test\",\"path\":\"/metadata/finalizers/1\",\"value\":\"cistern.io/populate-target-protection\"},"
             "{\"op\":\"remove\",\"path\":\"/metadata/finalizers/1\"}]");
@@ -94,13 +94,13 @@ static void the_node_is_put_back_on_the_very_claim_that_was_seen(void **state)
     (void)state;
     auto_json target = target_json();
     is_text(
-        target_select_patch(target, STR("n2")),
+        claim_patch_select(target, STR("n2")),
         "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
         "{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"7\"},"
         "{\"op\":\"add\",\"path\":\"/metadata/annotations/volume.kubernetes.io~1selected-node\",\"value\":\"n2\"}]");
     json_remove(target, "metadata.annotations");
     is_text(
-        target_select_patch(target, STR("n2")),
+        claim_patch_select(target, STR("n2")),
         "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
         "{\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"7\"},"
         "{\"op\":\"add\",\"path\":\"/metadata/annotations\",\"value\":{}},"
@@ -114,7 +114,7 @@ static void the_node_is_taken_off_only_if_it_is_still_that_one(void **state)
     struct claim c;
     struct err err;
     assert_int_equal(claim_read(target, &c, &err), 0);
-    is_text(target_unselect_patch(&c),
+    is_text(claim_patch_unselect(&c),
             "[{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u1\"},"
             "{\"op\":\"test\",\"path\":\"/metadata/annotations/volume.kubernetes.io~1selected-node\",\"value\":\"n1\"},"
             "{\"op\":\"remove\",\"path\":\"/metadata/annotations/volume.kubernetes.io~1selected-node\"}]");
@@ -128,11 +128,11 @@ static void the_policy_is_kept_and_given_back_with_the_claim(void **state)
     struct err err;
     struct claim_pv pv = {.version = STR("9"), .policy = STR("Retain")};
     assert_int_equal(claim_read(target, &c, &err), 0);
-    is_text(pv_save_policy_patch(&pv), "{\"metadata\":{\"resourceVersion\":\"9\","
-                                       "\"annotations\":{\"cistern.io/reclaim-policy\":\"Retain\"}},"
-                                       "\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"}}");
+    is_text(claim_patch_save_policy(&pv), "{\"metadata\":{\"resourceVersion\":\"9\","
+                                          "\"annotations\":{\"cistern.io/reclaim-policy\":\"Retain\"}},"
+                                          "\"spec\":{\"persistentVolumeReclaimPolicy\":\"Delete\"}}");
     pv = (struct claim_pv){.version = STR("10"), .policy = STR("Delete"), .saved_policy = STR("Retain")};
-    is_text(pv_hand_over_patch(&pv, &c),
+    is_text(claim_patch_hand_over(&pv, &c),
             "{\"metadata\":{\"resourceVersion\":\"10\",\"annotations\":{\"cistern.io/populated-from\":\"train/llama\","
             "\"cistern.io/reclaim-policy\":null}},\"spec\":{\"persistentVolumeReclaimPolicy\":\"Retain\","
             "\"claimRef\":{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClaim\",\"namespace\":\"train\","

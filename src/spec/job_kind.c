@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "spec/work.h"
+#include "spec/job_kind.h"
 #include <stddef.h>
 
-const char *work_verb(enum job_kind kind)
+const char *job_kind_verb(enum job_kind kind)
 {
     static const char *const verbs[] = {[JOB_HYDRATE] = "hydrate",
                                         [JOB_EXPORT_UNPUBLISH] = "export",
@@ -11,11 +11,11 @@ const char *work_verb(enum job_kind kind)
     return verbs[kind];
 }
 
-void work_command(enum job_kind kind, const char *program, const char *path, const char *ret[WORK_WORDS_MAX])
+void job_kind_command(enum job_kind kind, const char *program, const char *path, const char *ret[JOB_KIND_WORDS_MAX])
 {
     size_t n = 0;
     ret[n++] = program;
-    ret[n++] = work_verb(kind);
+    ret[n++] = job_kind_verb(kind);
     if (kind != JOB_HOLD) {
         ret[n++] = "--no-progress";
         ret[n++] = "--volume";

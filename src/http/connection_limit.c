@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "crowd.h"
+#include "connection_limit.h"
 #include "private.h"
 #include "util/thread.h"
 #include <sys/socket.h>
@@ -7,17 +7,17 @@
 struct member {
     struct list_node node_of_list;
     struct list *list; /* .waiting or .calling; NULL: neither */
-    int fd;            /* libmicrohttpd's, which closes it after crowd_notify() */
+    int fd;            /* libmicrohttpd's, which closes it after connection_limit_notify() */
     uint8_t address[ADDRESS_BYTES];
 };
 
-void crowd_init(struct crowd *c, size_t max)
+void connection_limit_init(struct connection_limit *c, size_t max)
 {
-    *c = (struct crowd){.max = max};
+    *c = (struct connection_limit){.max = max};
     pthread_mutex_init(&c->lock, NULL);
 }
 
-void crowd_done(struct crowd *c)
+void connection_limit_done(struct connection_limit *c)
 {
     pthread_mutex_destroy(&c->lock);
 }
@@ -31,7 +31,7 @@ static void move(struct member *m, struct list *to)
         list_add(to, &m->node_of_list);
 }
 
-static void join(struct crowd *c, struct member *m)
+static void join(struct connection_limit *c, struct member *m)
 {
     if (c->count >= c->max && !list_is_empty(&c->waiting)) {
         struct member *oldest = list_entry(c->waiting.first, struct member, node_of_list);
@@ -42,24 +42,25 @@ static void join(struct crowd *c, struct member *m)
     c->count++;
 }
 
-void crowd_notify(void *ctx, struct MHD_Connection *c, void **member, enum MHD_ConnectionNotificationCode what)
+void connection_limit_notify(void *ctx, struct MHD_Connection *c, void **member,
+                             enum MHD_ConnectionNotificationCode what)
 {
-    struct crowd *crowd = ctx;
-    auto_lock(&crowd->lock);
+    struct connection_limit *limit = ctx;
+    auto_lock(&limit->lock);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         struct member *m = *member = xcalloc(1, sizeof *m);
         m->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         (void)connection_address(c, m->address);
-        join(crowd, m);
+        join(limit, m);
         return;
     }
     move(*member, NULL);
-    crowd->count--;
+    limit->count--;
     free(*member);
     *member = NULL;
 }
 
-bool crowd_may_call(struct crowd *c, struct MHD_Connection *connection)
+bool connection_limit_may_call(struct connection_limit *c, struct MHD_Connection *connection)
 {
     struct member *m, *own = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     size_t calls = 0, of_own_address = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engine.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c,
+/* private.h - The state of a run that run.c shares with the files below it: engine.c, answer.c, marker.c,
  * confirm.c, begin.c, upload.c and checkpoint.c. home: the first worker's loop, except the fields beside the lock. */
 #pragma once
 
