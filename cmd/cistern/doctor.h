@@ -26,7 +26,7 @@ struct doctor_store {
     const char *uri; /* borrowed */
     struct store *store;
     struct worker worker;
-    struct pool *pool;
+    struct thread_pool *pool;
     sem_t over; /* posted by the loop when a request has ended */
 };
 

@@ -155,7 +155,7 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     /* The new threads inherit the mask: only main takes a signal. */
     sigset_t ends = ending_signals(), before;
     pthread_sigmask(SIG_BLOCK, &ends, &before);
-    r = pool_new(2, &d.pool, &err);
+    r = thread_pool_new(2, &d.pool, &err);
     if (r == 0)
         r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
     if (r == 0)
@@ -165,7 +165,7 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
     else
         visit_store(&d, p);
-    pool_free(d.pool);
+    thread_pool_free(d.pool);
     worker_done(&d.worker);
     store_free(d.store);
     sem_destroy(&d.over);

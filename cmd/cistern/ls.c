@@ -316,7 +316,7 @@ static void deliver_start(struct mail *m)
     l->listing = store_listing_start(l->store, workers, l->worker_count, &o);
 }
 
-static int start_workers(struct ls *l, struct pool *pool, struct err *err)
+static int start_workers(struct ls *l, struct thread_pool *pool, struct err *err)
 {
     struct web_options web = {.stall_timeout_ns = request_stall_ns(WEB_STALL_NS)};
     unsigned count = worker_count(0);
@@ -350,7 +350,7 @@ static void watch(struct ls *l)
     }
 }
 
-static int wait_over(struct ls *l, struct pool *pool, struct err *err)
+static int wait_over(struct ls *l, struct thread_pool *pool, struct err *err)
 {
     l->over_fd = eventfd(0, EFD_CLOEXEC);
     if (l->over_fd < 0)
@@ -387,13 +387,13 @@ static void print_sum(const struct ls *l)
 
 static int run(struct ls *l, struct err *err)
 {
-    struct pool *pool = NULL;
+    struct thread_pool *pool = NULL;
     pthread_mutex_init(&l->lock, NULL);
     l->order = ls_order_new(stdout);
-    int r = pool_new(4, &pool, err);
+    int r = thread_pool_new(4, &pool, err);
     if (r == 0)
         r = wait_over(l, pool, err);
-    pool_free(pool);
+    thread_pool_free(pool);
     store_listing_free(l->listing);
     for (unsigned i = 0; i < l->worker_count; i++)
         worker_done(&l->workers[i]);

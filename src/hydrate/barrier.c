@@ -35,10 +35,10 @@ static void barrier_done(struct work *w)
 {
     struct hydrate *h = container_of(w, struct hydrate, barrier.work);
     h->barrier.is_running = false;
-    h->barrier.ended_ns = loop_now_ns(h->driver.loop);
+    h->barrier.ended_ns = loop_now_ns(h->coordinator.loop);
     if (h->barrier.err.code != 0)
         run_failed(h, FAULT_OTHER, &h->barrier.err);
-    driver_wake(h);
+    coordinator_wake(h);
 }
 
 void barrier_tick(struct hydrate *h)
@@ -46,11 +46,11 @@ void barrier_tick(struct hydrate *h)
     struct hydrate_barrier *b = &h->barrier;
     uint64_t unsynced = atomic_load(&b->unsynced_bytes);
     uint64_t interval_ns = h->o.barrier_ns ? h->o.barrier_ns : barrier_ns_default;
-    bool due = unsynced > 0 && loop_now_ns(h->driver.loop) - b->ended_ns > interval_ns;
-    if (b->is_running || h->driver.state >= DRIVER_FINISHING || (!due && unsynced < barrier_bytes))
+    bool due = unsynced > 0 && loop_now_ns(h->coordinator.loop) - b->ended_ns > interval_ns;
+    if (b->is_running || h->coordinator.state >= COORDINATOR_FINISHING || (!due && unsynced < barrier_bytes))
         return;
     b->is_running = true;
     b->work.run = run_barrier;
     b->work.done = barrier_done;
-    pool_submit(h->pool, h->driver.loop, &b->work);
+    thread_pool_submit(h->pool, h->coordinator.loop, &b->work);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* barrier.h - Makes what was written durable, for many objects at once.
- * home: the driver's loop, unless a function says otherwise. */
+ * home: the coordinator's loop, unless a function says otherwise. */
 #pragma once
 
-#include "io/pool.h"
+#include "io/thread_pool.h"
 #include <stdatomic.h>
 
 struct hydrate;

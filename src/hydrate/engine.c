@@ -128,9 +128,9 @@ static int open_threads(struct hydrate *h, struct err *err)
         return err_sys(err, errno, "cannot make an eventfd");
     int r = budget_new(h->o.memory_bytes, &h->budget, err);
     if (r == 0)
-        r = pool_new(8, &h->pool, err);
+        r = thread_pool_new(8, &h->pool, err);
     if (r == 0)
-        r = loop_new("driver", &h->driver.loop, err);
+        r = loop_new("coordinator", &h->coordinator.loop, err);
     h->lane_count = lanes;
     for (unsigned i = 0; i < lanes && r == 0; i++) {
         r = lane_open(&h->lanes[i], h, i, err);
@@ -154,7 +154,7 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
     hydrate_queue_init(&h->queue, (unsigned)o->priority_count + 1);
     faults_init(&h->faults);
     progress_init(&h->progress);
-    driver_init(&h->driver);
+    coordinator_init(&h->coordinator);
     lister_init(&h->lister);
     window_init(h);
     return h;
@@ -163,13 +163,13 @@ static struct hydrate *hydrate_new(const struct hydrate_options *o, struct targe
 /* The run has ended or never began. Stops the threads that were started; *h may be half made. */
 static void destroy(struct hydrate *h)
 {
-    /* The driver first: it posts to the lanes. */
-    if (h->driver.loop)
-        loop_stop_and_join(h->driver.loop);
-    pool_free(h->pool);
+    /* The coordinator first: it posts to the lanes. */
+    if (h->coordinator.loop)
+        loop_stop_and_join(h->coordinator.loop);
+    thread_pool_free(h->pool);
     for (size_t i = 0; i < h->lane_count; i++)
         lane_close(&h->lanes[i]);
-    loop_free(h->driver.loop);
+    loop_free(h->coordinator.loop);
     lister_done(&h->lister);
     journal_free(h->journal);
     index_free(h->index);
@@ -203,7 +203,7 @@ int hydrate_start(const struct hydrate_options *o, struct target *own_target, st
     if (r == 0)
         r = open_threads(h, err);
     if (r == 0)
-        r = loop_start(h->driver.loop, err);
+        r = loop_start(h->coordinator.loop, err);
     if (r < 0) {
         if (h->index && hydrate_is_void(h))
             (void)!target_clean(h->target, ERR_IGNORED); /* the error that ended the run is reported */
@@ -211,7 +211,7 @@ int hydrate_start(const struct hydrate_options *o, struct target *own_target, st
         return r;
     }
     *ret = h;
-    loop_post(h->driver.loop, &h->driver.begin);
+    loop_post(h->coordinator.loop, &h->coordinator.begin);
     return 0;
 }
 
@@ -221,7 +221,7 @@ void hydrate_cancel(struct hydrate *h)
     h->faults.is_cancelled = true;
     pthread_mutex_unlock(&h->faults.lock);
     atomic_store(&h->stopping, true);
-    driver_wake(h);
+    coordinator_wake(h);
 }
 
 int hydrate_fd(const struct hydrate *h)

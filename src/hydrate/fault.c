@@ -64,7 +64,7 @@ void run_failed(struct hydrate *h, enum hydrate_fault_kind kind, const struct er
     }
     pthread_mutex_unlock(&f->lock);
     atomic_store(&h->stopping, true);
-    driver_wake(h);
+    coordinator_wake(h);
 }
 
 #define OUTAGE_LEAST_NS (10 * NS_PER_SECOND)

@@ -9,11 +9,11 @@
 static void job_become(struct hydrate_job *j, enum hydrate_job_state state)
 {
     static const unsigned char may_follow[] = {
-        [JOB_IDLE] = 1 << JOB_SLICE,
-        [JOB_SLICE] = 1 << JOB_GET | 1 << JOB_IDLE,
-        [JOB_GET] = 1 << JOB_DRAIN | 1 << JOB_SLICE | 1 << JOB_IDLE,
-        [JOB_DRAIN] = 1 << JOB_BACKOFF | 1 << JOB_IDLE,
-        [JOB_BACKOFF] = 1 << JOB_SLICE | 1 << JOB_IDLE,
+        [HYDRATE_JOB_IDLE] = 1 << HYDRATE_JOB_SLICE,
+        [HYDRATE_JOB_SLICE] = 1 << HYDRATE_JOB_GET | 1 << HYDRATE_JOB_IDLE,
+        [HYDRATE_JOB_GET] = 1 << HYDRATE_JOB_DRAIN | 1 << HYDRATE_JOB_SLICE | 1 << HYDRATE_JOB_IDLE,
+        [HYDRATE_JOB_DRAIN] = 1 << HYDRATE_JOB_BACKOFF | 1 << HYDRATE_JOB_IDLE,
+        [HYDRATE_JOB_BACKOFF] = 1 << HYDRATE_JOB_SLICE | 1 << HYDRATE_JOB_IDLE,
     };
     assert(may_follow[j->state] >> state & 1);
     j->state = state;
@@ -28,7 +28,7 @@ static void count_waiting(struct hydrate_job *j, unsigned change)
 void job_free_slices(struct hydrate_job *j)
 {
     assert(j->busy == 0);
-    for (size_t i = 0; i < JOB_SLICES; i++) {
+    for (size_t i = 0; i < HYDRATE_JOB_SLICES; i++) {
         if (j->slices[i].bytes)
             budget_return(j->lane->h->budget, j->slices[i].bytes);
         j->slices[i].bytes = NULL;
@@ -44,7 +44,7 @@ static void job_release(struct hydrate_job *j)
     if (j->large) /* a part that is done or failed has none */
         large_part_dropped(l, j->large);
     list_remove(&l->running, &j->node);
-    job_become(j, JOB_IDLE);
+    job_become(j, HYDRATE_JOB_IDLE);
     list_add_first(&l->free_jobs, &j->node);
     l->running_count--;
     atomic_fetch_sub(&l->h->progress.in_flight, j->in_flight);
@@ -79,7 +79,7 @@ static void retry_or_fail(struct hydrate_job *j)
         return;
     }
     job_free_slices(j);
-    job_become(j, JOB_BACKOFF);
+    job_become(j, HYDRATE_JOB_BACKOFF);
     count_waiting(j, 1);
     loop_timer_set(j->lane->worker.loop, &j->backoff, j->answer.retry_ns);
     loop_defer(j->lane->worker.loop, &j->lane->pump); /* another job may take its place */
@@ -99,7 +99,7 @@ static void part_complete(struct hydrate_job *j)
 static void job_advance(struct hydrate_job *j)
 {
     struct err err;
-    if (j->state != JOB_DRAIN || j->busy > 0)
+    if (j->state != HYDRATE_JOB_DRAIN || j->busy > 0)
         return;
     if (j->io_error) {
         err_sys(&err, j->io_error, "cannot write '%.*s'", (int)min_u64(j->entry.path.len, 200), j->entry.path.ptr);
@@ -135,7 +135,7 @@ static void written(struct disk_job *d)
         j->io_error = ENOSPC; /* the error of a short write to a file */
     else
         atomic_fetch_add(&h->barrier.unsynced_bytes, d->len);
-    if (j->state == JOB_DRAIN) {
+    if (j->state == HYDRATE_JOB_DRAIN) {
         job_advance(j);
     } else if (j->get && j->io_error) {
         store_cancel(j->get);
@@ -167,7 +167,7 @@ static void submit(struct hydrate_job *j, struct job_slice *s)
 static bool next_slice(struct hydrate_job *j)
 {
     int empty = -1;
-    for (int i = 0; i < JOB_SLICES; i++) {
+    for (int i = 0; i < HYDRATE_JOB_SLICES; i++) {
         struct job_slice *s = &j->slices[i];
         if (s->bytes && !s->busy) {
             empty = i;
@@ -343,7 +343,7 @@ static void get_done(void *ctx, const struct store_reply *r)
     }
     if (j->answer.code == 0)
         part_flush(j);
-    job_become(j, JOB_DRAIN);
+    job_become(j, HYDRATE_JOB_DRAIN);
     job_advance(j);
 }
 
@@ -373,7 +373,7 @@ static void get(struct hydrate_job *j)
     object_of_entry(j->lane, &j->entry, &object);
     j->tries.count++;
     j->tries.sent_ns = loop_now_ns(j->lane->worker.loop);
-    job_become(j, JOB_GET);
+    job_become(j, HYDRATE_JOB_GET);
     j->received = j->skip = 0;
     j->tries.is_answered = j->answer.is_other_version = false;
     j->io_error = 0;
@@ -411,7 +411,7 @@ static void take_slice(struct hydrate_job *j)
 
 static void request_slice(struct hydrate_job *j)
 {
-    job_become(j, JOB_SLICE);
+    job_become(j, HYDRATE_JOB_SLICE);
     take_slice(j);
 }
 
@@ -456,7 +456,7 @@ static struct hydrate_job *job_new(struct hydrate_lane *l)
     j->waiter.wake = wake;
     j->granted.deliver = deliver_granted;
     j->backoff.fire = backoff_over;
-    for (size_t i = 0; i < JOB_SLICES; i++)
+    for (size_t i = 0; i < HYDRATE_JOB_SLICES; i++)
         j->slices[i].job = j;
     return j;
 }
@@ -489,24 +489,24 @@ void job_retry(struct hydrate_job *j)
 void job_stop(struct hydrate_job *j)
 {
     switch (j->state) {
-    case JOB_SLICE:
+    case HYDRATE_JOB_SLICE:
         budget_cancel(j->lane->h->budget, &j->waiter);
         if (!atomic_load(&j->is_granted)) /* else the mail ends the job */
             job_release(j);
         return;
-    case JOB_GET:
+    case HYDRATE_JOB_GET:
         if (j->get)
             store_cancel(j->get);
         return;
-    case JOB_BACKOFF:
+    case HYDRATE_JOB_BACKOFF:
         loop_timer_cancel(j->lane->worker.loop, &j->backoff);
         if (j->is_due)
             list_remove(&j->lane->due, &j->due);
         count_waiting(j, UINT_MAX);
         job_release(j);
         return;
-    case JOB_DRAIN:
-    case JOB_IDLE:
+    case HYDRATE_JOB_DRAIN:
+    case HYDRATE_JOB_IDLE:
         return;
     }
 }

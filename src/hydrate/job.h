@@ -18,14 +18,14 @@ struct hydrate_job;
 struct hydrate_unit;
 
 enum hydrate_job_state {
-    JOB_IDLE,
-    JOB_SLICE, /* waits for memory */
-    JOB_GET,
-    JOB_DRAIN, /* the GET has ended, writes are running */
-    JOB_BACKOFF,
+    HYDRATE_JOB_IDLE,
+    HYDRATE_JOB_SLICE, /* waits for memory */
+    HYDRATE_JOB_GET,
+    HYDRATE_JOB_DRAIN, /* the GET has ended, writes are running */
+    HYDRATE_JOB_BACKOFF,
 };
 
-enum { JOB_SLICES = 3 }; /* one filling, two being written */
+enum { HYDRATE_JOB_SLICES = 3 }; /* one filling, two being written */
 
 struct job_slice {
     struct disk_job io;
@@ -68,7 +68,7 @@ struct hydrate_job {
     uint32_t part;
     uint64_t offset, len, received;
     uint64_t skip; /* bytes of the next chunk that were taken before the pause */
-    struct job_slice slices[JOB_SLICES];
+    struct job_slice slices[HYDRATE_JOB_SLICES];
     int filling;   /* index of a slice; -1: none */
     unsigned busy; /* slices being written */
     int io_error;  /* errno of a failed write */

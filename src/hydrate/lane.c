@@ -157,7 +157,7 @@ static bool begin_next(struct hydrate_lane *l, unsigned *at_once)
     if (r < 0)
         run_failed(h, FAULT_OTHER, &err);
     if (r != 1)
-        driver_wake(h);
+        coordinator_wake(h);
     return r == 1;
 }
 

@@ -32,7 +32,7 @@ struct hydrate_lane {
     struct timer hold; /* until the bandwidth limit lets the next request start */
 
     /* read by the window */
-    _Atomic unsigned waiting;                  /* jobs in JOB_BACKOFF */
+    _Atomic unsigned waiting;                  /* jobs in HYDRATE_JOB_BACKOFF */
     _Atomic unsigned refused;                  /* of these, refused by the store: they take no place in the window */
     _Atomic unsigned under_way;                /* running_count at the last pump */
     _Atomic uint64_t connections, turned_away; /* tried until the last pump */

@@ -9,7 +9,7 @@
 
 #include "catalog/index.h"
 #include "fault.h"
-#include "io/pool.h"
+#include "io/thread_pool.h"
 #include "store/store.h"
 #include "util/list.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lister.h - Lists the sources into the catalog, page by page, while objects that are listed are fetched already.
- * home: pages come on any lane's loop, one at a time under `lock`; the rest is lane 0's, or the driver's while no page
- * can come. */
+ * home: pages come on any lane's loop, one at a time under `lock`; the rest is lane 0's, or the coordinator's while no
+ * page can come. */
 #pragma once
 
 #include "catalog/index.h"
 #include "fault.h"
-#include "io/pool.h"
+#include "io/thread_pool.h"
 #include "store/list.h"
 #include "store/single.h"
 #include <pthread.h>
@@ -33,5 +33,5 @@ struct hydrate_lister {
 void lister_init(struct hydrate_lister *l);
 void lister_done(struct hydrate_lister *l);
 must_check int lister_prepare(struct hydrate *h, struct err *err);
-void lister_start(struct hydrate *h);  /* driver */
+void lister_start(struct hydrate *h);  /* coordinator */
 void lister_cancel(struct hydrate *h); /* any thread */

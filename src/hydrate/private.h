@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* private.h - The running hydration, as the files of this directory share it.
  *
- * Threads: "loop/N" (one per lane: GETs and writes of its jobs), "driver" (driver.h), "pool/N" (barriers, verifying
- * reads, the end of the listing). A job belongs to its lane's loop. Each sub-struct names its own home and lock; no
- * function holds two of the locks, except that conflict_lock is taken before queue.lock. */
+ * Threads: "loop/N" (one per lane: GETs and writes of its jobs), "coordinator" (coordinator.h), "pool/N" (barriers,
+ * verifying reads, the end of the listing). A job belongs to its lane's loop. Each sub-struct names its own home and
+ * lock; no function holds two of the locks, except that conflict_lock is taken before queue.lock. */
 #pragma once
 
 #include "barrier.h"
 #include "catalog/journal.h"
-#include "driver.h"
+#include "coordinator.h"
 #include "fault.h"
 #include "hydrate/engine.h"
 #include "job.h"
@@ -27,7 +27,7 @@
 struct hydrate {
     struct hydrate_options o;
     struct target *target;       /* owned */
-    struct pool *pool;           /* owned */
+    struct thread_pool *pool;    /* owned */
     struct budget *budget;       /* owned */
     struct rate rate;            /* --bandwidth */
     struct index *index;         /* owned */
@@ -49,7 +49,7 @@ struct hydrate {
     struct hydrate_window window;
     struct hydrate_progress progress;
     struct hydrate_faults faults;
-    struct hydrate_driver driver;
+    struct hydrate_coordinator coordinator;
     struct hydrate_barrier barrier;
     pthread_mutex_t conflict_lock; /* one thread at a time moves files out of the way; guards the disk, not fields */
 };

@@ -167,7 +167,7 @@ void progress_recover(struct hydrate *h)
 void progress_measure_rate(struct hydrate *h)
 {
     struct hydrate_progress *p = &h->progress;
-    uint64_t now = loop_now_ns(h->driver.loop), bytes = atomic_load(&p->received);
+    uint64_t now = loop_now_ns(h->coordinator.loop), bytes = atomic_load(&p->received);
     double seconds = (double)(now - p->rate_ns) / (double)NS_PER_SECOND;
     if (seconds < 0.45)
         return;

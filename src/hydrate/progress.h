@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.h - Counts what the run has done, and writes the status file.
- * home: counters: any thread; fields under `lock`: any thread; the rest: the driver's loop. */
+ * home: counters: any thread; fields under `lock`: any thread; the rest: the coordinator's loop. */
 #pragma once
 
 #include "hydrate/status.h"

@@ -16,10 +16,10 @@ void hydrate_queue_done(struct hydrate_queue *q)
     pthread_mutex_destroy(&q->lock);
 }
 
-void driver_wake(struct hydrate *h)
+void coordinator_wake(struct hydrate *h)
 {
-    if (!atomic_exchange(&h->driver.is_check_posted, true))
-        loop_post(h->driver.loop, &h->driver.check);
+    if (!atomic_exchange(&h->coordinator.is_check_posted, true))
+        loop_post(h->coordinator.loop, &h->coordinator.check);
 }
 
 void lane_wake(struct hydrate_lane *l)
@@ -107,7 +107,7 @@ void hydrate_queue_unit_ended(struct hydrate_lane *l)
     bool last = --h->queue.active == 0;
     pthread_mutex_unlock(&h->queue.lock);
     if (last)
-        driver_wake(h);
+        coordinator_wake(h);
     loop_defer(l->worker.loop, &l->pump);
 }
 
@@ -124,12 +124,12 @@ bool hydrate_queue_defer(struct hydrate_queue *q, uint64_t id)
 
 void hydrate_queue_listed(struct hydrate *h)
 {
-    phase_become(h, HYDRATE_FETCHING); /* before the driver can see the end and go on to VERIFYING */
+    phase_become(h, HYDRATE_FETCHING); /* before the coordinator can see the end and go on to VERIFYING */
     pthread_mutex_lock(&h->queue.lock);
     h->queue.is_listed = true;
     pthread_mutex_unlock(&h->queue.lock);
     lanes_wake(h);
-    driver_wake(h);
+    coordinator_wake(h);
 }
 
 bool hydrate_queue_is_drained(struct hydrate *h, bool stopping)

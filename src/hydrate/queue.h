@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue.h - Hands out the work: parts of large objects first, then the next object of the plan, then the objects that
- * were deferred. Wakes the lanes that wait for it, and the driver that waits for its end.
+ * were deferred. Wakes the lanes that wait for it, and the coordinator that waits for its end.
  * home: any thread, under `lock`, which also guards the fields of large objects (large.h). */
 #pragma once
 
@@ -46,6 +46,6 @@ void hydrate_queue_listed(struct hydrate *h); /* the catalog is complete, or wil
 bool hydrate_queue_is_drained(struct hydrate *h, bool stopping);
 
 /* Any thread. */
-void driver_wake(struct hydrate *h);    /* the run may be over */
-void lane_wake(struct hydrate_lane *l); /* there may be work, or the run stops */
+void coordinator_wake(struct hydrate *h); /* the run may be over */
+void lane_wake(struct hydrate_lane *l);   /* there may be work, or the run stops */
 void lanes_wake(struct hydrate *h);

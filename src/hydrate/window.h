@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.h - Decides how many requests run at once, and how many start each second.
- * home: atomics: any thread; `lock` guards `pace`; the rest: the driver's loop. */
+ * home: atomics: any thread; `lock` guards `pace`; the rest: the coordinator's loop. */
 #pragma once
 
 #include "io/rate.h"

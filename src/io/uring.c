@@ -10,8 +10,8 @@
 enum { DEPTH = 128 };
 
 struct uring {
-    struct loop *loop; /* borrowed */
-    struct pool *pool; /* borrowed */
+    struct loop *loop;        /* borrowed */
+    struct thread_pool *pool; /* borrowed */
     bool is_kernel;
     struct io_uring ring;
     int event_fd;
@@ -172,7 +172,7 @@ static bool ring_open(struct uring *u)
     return true;
 }
 
-int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **ret, struct err *err)
+int uring_new(struct loop *l, struct thread_pool *p, bool allow_kernel, struct uring **ret, struct err *err)
 {
     auto_uring u = xcalloc(1, sizeof *u);
     u->loop = l;
@@ -217,7 +217,7 @@ void uring_submit(struct uring *u, struct disk_job *j)
     }
     j->fallback.run = run_on_pool;
     j->fallback.done = back_from_pool;
-    pool_submit(u->pool, u->loop, &j->fallback);
+    thread_pool_submit(u->pool, u->loop, &j->fallback);
 }
 
 bool uring_is_kernel(const struct uring *u)

@@ -3,7 +3,7 @@
  * home: the loop. Submissions of one turn go to the kernel in one call. */
 #pragma once
 
-#include "io/pool.h"
+#include "io/thread_pool.h"
 
 struct uring;
 
@@ -23,7 +23,7 @@ struct disk_job {
 };
 
 /* `allow_kernel` false always uses the pool (tests, and `--io=pool`). */
-must_check int uring_new(struct loop *l, struct pool *p, bool allow_kernel, struct uring **ret, struct err *err);
+must_check int uring_new(struct loop *l, struct thread_pool *p, bool allow_kernel, struct uring **ret, struct err *err);
 void uring_free(struct uring *u); /* no job may be under way; NULL is fine */
 DEFINE_AUTO(uring, struct uring, uring_free)
 #define auto_uring auto_with(auto_clean_uring) struct uring *

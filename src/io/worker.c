@@ -4,8 +4,8 @@
 #include <sched.h>
 #include <stdio.h>
 
-int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web, bool allow_uring,
-                struct err *err)
+int worker_init(struct worker *w, unsigned number, struct thread_pool *pool, const struct web_options *web,
+                bool allow_uring, struct err *err)
 {
     char name[16];
     snprintf(name, sizeof name, "loop/%u", number);

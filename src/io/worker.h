@@ -3,7 +3,7 @@
 #pragma once
 
 #include "io/loop.h"
-#include "io/pool.h"
+#include "io/thread_pool.h"
 #include "io/uring.h"
 #include "io/web.h"
 
@@ -15,14 +15,14 @@ enum {
 };
 
 struct worker {
-    struct loop *loop;   /* owned */
-    struct web *web;     /* owned */
-    struct uring *uring; /* owned */
-    struct pool *pool;   /* borrowed: one a process */
+    struct loop *loop;        /* owned */
+    struct web *web;          /* owned */
+    struct uring *uring;      /* owned */
+    struct thread_pool *pool; /* borrowed: one a process */
 };
 
 /* Made, not started: loop_start(w->loop) is the caller's, when its own fields are ready. */
-must_check int worker_init(struct worker *w, unsigned number, struct pool *pool, const struct web_options *web,
+must_check int worker_init(struct worker *w, unsigned number, struct thread_pool *pool, const struct web_options *web,
                            bool allow_uring, struct err *err);
 /* A default for this process: one for each processor that its affinity and its control group allow, plus `more`, at
  * most WORKERS_DEFAULT_MAX. At least 1. */

@@ -21,7 +21,7 @@ struct kube_job *kube_job_start(struct kube *k, const struct kube_request *r, co
     uint64_t timeout = r->timeout_ns ? r->timeout_ns : TIMEOUT_DEFAULT_NS;
     j->kube = k;
     j->timer.fire = kube_job_timer;
-    j->state = JOB_WAITING; /* of a new job */
+    j->state = KUBE_JOB_WAITING; /* of a new job */
     list_add_first(&k->jobs, &j->node);
     j->request = *r;
     j->request.body = NULL;
@@ -58,9 +58,9 @@ struct kube_job *kube_submit(struct kube *k, const struct kube_request *r)
 void kube_cancel(struct kube_job *j)
 {
     j->cancelled = true;
-    if (j->state == JOB_SENT)
+    if (j->state == KUBE_JOB_SENT)
         web_cancel(j->web);
-    else if (j->state != JOB_ENDING)
+    else if (j->state != KUBE_JOB_ENDING)
         kube_job_settle_cancelled(j, "cancelled");
     else if (j->reply.code == 0) {
         json_free(take(&j->reply.object));

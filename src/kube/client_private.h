@@ -13,10 +13,10 @@
 #include <stdatomic.h>
 
 enum kube_job_state {
-    JOB_QUEUED,  /* waits for the rate, in order */
-    JOB_SENT,    /* in flight */
-    JOB_WAITING, /* until its timer queues it again */
-    JOB_ENDING,  /* its timer calls on_done with `reply` */
+    KUBE_JOB_QUEUED,  /* waits for the rate, in order */
+    KUBE_JOB_SENT,    /* in flight */
+    KUBE_JOB_WAITING, /* until its timer queues it again */
+    KUBE_JOB_ENDING,  /* its timer calls on_done with `reply` */
 };
 
 /* A watch: its reply is a stream. */

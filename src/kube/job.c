@@ -25,10 +25,11 @@ static void send_attempt(struct kube_job *j);
 static void job_become(struct kube_job *j, enum kube_job_state next)
 {
     static const unsigned allowed[] = {
-        [JOB_WAITING] = 1u << JOB_QUEUED | 1u << JOB_SENT | 1u << JOB_WAITING | 1u << JOB_ENDING,
-        [JOB_QUEUED] = 1u << JOB_WAITING | 1u << JOB_ENDING,
-        [JOB_SENT] = 1u << JOB_WAITING | 1u << JOB_ENDING,
-        [JOB_ENDING] = 1u << JOB_ENDING,
+        [KUBE_JOB_WAITING] =
+            1u << KUBE_JOB_QUEUED | 1u << KUBE_JOB_SENT | 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
+        [KUBE_JOB_QUEUED] = 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
+        [KUBE_JOB_SENT] = 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
+        [KUBE_JOB_ENDING] = 1u << KUBE_JOB_ENDING,
     };
     assert(allowed[j->state] >> next & 1);
     j->state = next;
@@ -60,9 +61,9 @@ void kube_job_end(struct kube_job *j)
 /* on_done runs at the loop's next turn, never within the caller's call. */
 void kube_job_settle(struct kube_job *j, const struct err *err)
 {
-    if (j->state == JOB_QUEUED)
+    if (j->state == KUBE_JOB_QUEUED)
         unqueue(j);
-    job_become(j, JOB_ENDING);
+    job_become(j, KUBE_JOB_ENDING);
     j->reply.code = err ? err_copy(&j->reply.err, err) : 0;
     if (err)
         json_free(take(&j->reply.object));
@@ -109,7 +110,7 @@ void kube_job_queue(struct kube_job *j)
         kube_job_settle(j, &err);
         return;
     }
-    job_become(j, JOB_QUEUED);
+    job_become(j, KUBE_JOB_QUEUED);
     list_add(&k->queue, &j->queued_node);
     k->queued++;
     loop_timer_set(k->loop, &j->timer, j->deadline_ns > now ? j->deadline_ns - now : 0);
@@ -121,9 +122,9 @@ void kube_job_timer(struct timer *t)
 {
     struct kube_job *j = container_of(t, struct kube_job, timer);
     struct err err;
-    if (j->state == JOB_ENDING) {
+    if (j->state == KUBE_JOB_ENDING) {
         kube_job_end(j);
-    } else if (j->state == JOB_WAITING) {
+    } else if (j->state == KUBE_JOB_WAITING) {
         kube_job_queue(j);
     } else {
         err_fail(&err, ERR_TIMEOUT, CIS_API_LIMIT, "cannot %s: timeout while waiting for the request rate",
@@ -229,14 +230,14 @@ static void send_attempt(struct kube_job *j)
     struct str token = STR_NULL;
     uint64_t now = loop_now_ns(k->loop);
     loop_timer_cancel(k->loop, &j->timer);
-    job_become(j, JOB_WAITING);
+    job_become(j, KUBE_JOB_WAITING);
     uint64_t left = time_left(j, now, &err);
     if (left == 0 || bearer_token_get(&k->token, now, &token, &err) < 0) {
         kube_job_settle(j, &err);
         return;
     }
     sbuf_clear(&j->got);
-    job_become(j, JOB_SENT);
+    job_become(j, KUBE_JOB_SENT);
     j->attempt++;
     j->token_turn = k->token.turn;
     k->sent += counts(j);
@@ -253,7 +254,7 @@ static void next_page(struct kube_job *j, char *own_token)
     j->next_page = own_token;
     j->attempt = 0;
     j->deadline_ns = loop_now_ns(j->kube->loop) + j->request.timeout_ns;
-    job_become(j, JOB_WAITING);
+    job_become(j, KUBE_JOB_WAITING);
     kube_job_queue(j);
 }
 
@@ -350,7 +351,7 @@ static void failed(struct kube_job *j, const struct answer_outcome *out, const s
     if (out->is_expired && j->request.verb == KUBE_LIST && j->next_page && j->restarts < RESTARTS_MAX)
         list_restart(j);
     else if (may_try_again(j, out, err, &wait)) {
-        job_become(j, JOB_WAITING);
+        job_become(j, KUBE_JOB_WAITING);
         loop_timer_set(j->kube->loop, &j->timer, wait);
     } else {
         kube_job_settle(j, err);
@@ -367,7 +368,7 @@ static void on_answer(void *ctx, const struct web_result *r)
     int code = -ERR_IO;
     k->sent -= counts(j);
     j->reply.status = r->status;
-    job_become(j, JOB_WAITING);
+    job_become(j, KUBE_JOB_WAITING);
     if (r->code < 0) {
         transport_failed(j, r, &err);
     } else if (j->is_watch && r->status == 200) {

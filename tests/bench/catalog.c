@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     struct worker workers[WORKERS] = {0}, *several[WORKERS];
     struct web_options web = {0};
     struct store *store = NULL;
-    struct pool *pool = NULL;
+    struct thread_pool *pool = NULL;
     struct err err;
     if (argc != 4) {
         fprintf(stderr, "catalog ENDPOINT URI DIR\n");
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     int dir = open(argv[3], O_DIRECTORY | O_CLOEXEC);
     must(dir < 0 ? err_sys(&err, errno, "cannot open '%s'", argv[3]) : 0, &err);
     must(store_open(&(struct store_options){.uri = str_of(argv[2]), .endpoint = argv[1]}, &store, &err), &err);
-    must(pool_new(2, &pool, &err), &err);
+    must(thread_pool_new(2, &pool, &err), &err);
     must(index_create(dir, &(struct index_source){.text = str_of(argv[2])}, &index_made, &err), &err);
     for (unsigned i = 0; i < WORKERS; i++) {
         must(worker_init(&workers[i], i, pool, &web, false, &err), &err);
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
         worker_done(&workers[i]);
     store_listing_free(l);
     index_free(index_made);
-    pool_free(pool);
+    thread_pool_free(pool);
     store_free(store);
     return 0;
 }

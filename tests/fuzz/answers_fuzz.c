@@ -278,12 +278,12 @@ static void run_on_loop(void (*make)(void))
 
 static void set_up(void)
 {
-    static struct pool *pool;
+    static struct thread_pool *pool;
     struct err err;
     setenv("no_proxy", "*", 1);
     start_server();
     sem_init(&w.over, 0, 0);
-    int r = pool_new(1, &pool, &err);
+    int r = thread_pool_new(1, &pool, &err);
     if (r == 0)
         r = worker_init(&w.worker, 0, pool, &(struct web_options){0}, false, &err);
     if (r == 0)

@@ -102,7 +102,7 @@ void local_visit(struct local_job *j, local_visit_fn *visit, void (*after)(struc
     j->after = after;
     j->running = true;
     j->work = (struct work){.run = run_visit, .done = visited};
-    pool_submit(j->job.worker->pool, j->job.worker->loop, &j->work);
+    thread_pool_submit(j->job.worker->pool, j->job.worker->loop, &j->work);
 }
 
 static void fire_after_rate(struct timer *t)

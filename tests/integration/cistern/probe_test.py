@@ -60,7 +60,7 @@ def test_a_run_that_waits_for_its_store_answers_and_a_stopped_one_does_not(tmp_p
         assert probe(verb, volume).returncode == 0
 
 
-@pytest.mark.parametrize("verb,name", [("hydrate", "driver"), ("hydrate", "loop/1"), ("hydrate", "main"),
+@pytest.mark.parametrize("verb,name", [("hydrate", "coordinator"), ("hydrate", "loop/1"), ("hydrate", "main"),
                                        ("export", "loop/0"), ("export", "main")])
 def test_a_run_with_a_stuck_thread_says_so_after_ten_minutes(tmp_path, verb, name):
     volume = tmp_path / "volume"

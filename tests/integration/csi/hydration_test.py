@@ -41,7 +41,7 @@ def begin(driver, folder, size, bandwidth):
     volume = driver.client.create("pvc", size=64 * MIB, uri=uri(source), bandwidth=bandwidth).volume_id
     wait_for(lambda: hydrations(volume))
     child, = hydrations(volume)
-    wait_for(lambda: threads.find(child, "driver"))  # it has the lock of the volume
+    wait_for(lambda: threads.find(child, "coordinator"))  # it has the lock of the volume
     return source, volume, child
 
 
@@ -97,11 +97,11 @@ def test_a_stuck_hydration_is_killed_and_started_again(folder):
                                  "CISTERN_FAST_CLOCK": "30"}).start()
     try:
         source, volume, child = begin(driver, folder, 8 * MIB, "100Ki")
-        thread, = threads.find(child, "driver")
+        thread, = threads.find(child, "coordinator")
         threads.stop(thread)
         wait_for(lambda: has_ended(child), 180)
         threads.reap(thread)
-        assert "its thread 'driver' has been stuck for ten minutes" in driver.log_text()
+        assert "its thread 'coordinator' has been stuck for ten minutes" in driver.log_text()
         driver.stage(volume)
         assert contents(source).items() <= contents(ask_until_ready(driver, volume)).items()
     finally:

@@ -474,7 +474,7 @@ int main(int argc, char **argv)
 {
     static struct tool t;
     struct store_options o = {.retry = {.attempts_max = 1, .backoff_base_ns = 1000000}};
-    struct pool *pool;
+    struct thread_pool *pool;
     struct err err;
     int i = read_flags(argc, argv, &o);
     if (argc - i < 2)
@@ -486,13 +486,13 @@ int main(int argc, char **argv)
         fail(&err);
     struct web_options web = {0};
     store_trust(t.store, &web);
-    if (pool_new(2, &pool, &err) < 0 || worker_init(&t.worker, 0, pool, &web, true, &err) < 0 ||
+    if (thread_pool_new(2, &pool, &err) < 0 || worker_init(&t.worker, 0, pool, &web, true, &err) < 0 ||
         loop_start(t.worker.loop, &err) < 0)
         fail(&err);
     run_verb(&t, argv[i + 1]);
     print(t.answer);
     worker_done(&t.worker);
-    pool_free(pool);
+    thread_pool_free(pool);
     store_free(t.store);
     sbuf_done(&t.key);
     json_free(t.answer);

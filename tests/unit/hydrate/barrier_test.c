@@ -8,13 +8,13 @@ static int setup(void **state)
     struct index_source source = {.text = STR("s3://bucket/prefix/")};
     run->barrier.fs_fd = run_data;
     if (r == 0)
-        r = pool_new(1, &run->pool, &err);
+        r = thread_pool_new(1, &run->pool, &err);
     return r < 0 ? r : index_create(dir, &source, &run->index, &err);
 }
 
 static int teardown(void **state)
 {
-    pool_free(run->pool);
+    thread_pool_free(run->pool);
     return run_teardown(state);
 }
 
@@ -62,19 +62,19 @@ static void it_comes_in_its_time_and_only_if_there_is_something_to_lose(void **s
 {
     (void)state;
     run->o.barrier_ns = 5 * NS_PER_SECOND;
-    run->barrier.ended_ns = loop_now_ns(run->driver.loop) - 60 * NS_PER_SECOND;
+    run->barrier.ended_ns = loop_now_ns(run->coordinator.loop) - 60 * NS_PER_SECOND;
     assert_false(begins());
     atomic_store(&run->barrier.unsynced_bytes, 1);
-    run->barrier.ended_ns = loop_now_ns(run->driver.loop) - NS_PER_SECOND;
+    run->barrier.ended_ns = loop_now_ns(run->coordinator.loop) - NS_PER_SECOND;
     assert_false(begins());
-    run->barrier.ended_ns = loop_now_ns(run->driver.loop) - 6 * NS_PER_SECOND;
+    run->barrier.ended_ns = loop_now_ns(run->coordinator.loop) - 6 * NS_PER_SECOND;
     assert_true(begins());
 }
 
 static void very_much_does_not_wait_for_its_time(void **state)
 {
     (void)state;
-    run->barrier.ended_ns = loop_now_ns(run->driver.loop);
+    run->barrier.ended_ns = loop_now_ns(run->coordinator.loop);
     atomic_store(&run->barrier.unsynced_bytes, (UINT64_C(4) << 30) - 1);
     assert_false(begins());
     atomic_store(&run->barrier.unsynced_bytes, UINT64_C(4) << 30);
@@ -89,7 +89,7 @@ static void there_is_one_at_a_time_and_none_beside_the_end(void **state)
     barrier_tick(run);
     assert_null(run->barrier.work.run); /* it was not begun again */
     run->barrier.is_running = false;
-    run->driver.state = DRIVER_FINISHING;
+    run->coordinator.state = COORDINATOR_FINISHING;
     assert_false(begins());
 }
 

@@ -10,7 +10,7 @@ static struct hydrate *run_new(uint64_t errors_max)
     struct hydrate *h = xcalloc(1, sizeof *h);
     faults_init(&h->faults);
     h->o.errors_max = errors_max;
-    atomic_store(&h->driver.is_check_posted, true); /* the driver has been called already */
+    atomic_store(&h->coordinator.is_check_posted, true); /* the driver has been called already */
     return h;
 }
 

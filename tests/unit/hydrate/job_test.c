@@ -74,11 +74,11 @@ static void begin(uint64_t memory_bytes, int flags, uint32_t align)
     assert_int_equal(budget_new(memory_bytes, &run->budget, &err), 0);
     large = (struct hydrate_large){.h = run, .align = align};
     large.fd = openat(run_data, "file", flags | O_CREAT | O_CLOEXEC, 0600);
-    job =
-        (struct hydrate_job){.lane = lane, .large = &large, .state = JOB_GET, .filling = -1, .offset = PLAN_PART_BYTES};
+    job = (struct hydrate_job){
+        .lane = lane, .large = &large, .state = HYDRATE_JOB_GET, .filling = -1, .offset = PLAN_PART_BYTES};
     hash_init(&job.hash);
     hash_begin(&job.hash, HASH_CRC32C);
-    for (int i = 0; i < JOB_SLICES; i++)
+    for (int i = 0; i < HYDRATE_JOB_SLICES; i++)
         job.slices[i].job = &job;
 }
 
@@ -91,7 +91,7 @@ static int setup(void **state)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 31 + i / 4096);
     if (r == 0)
-        r = pool_new(1, &run->pool, &err);
+        r = thread_pool_new(1, &run->pool, &err);
     if (r == 0)
         r = worker_init(&lane->worker, 0, run->pool, &(struct web_options){0}, true, &err);
     return r < 0 ? r : loop_start(lane->worker.loop, &err);
@@ -101,7 +101,7 @@ static int teardown(void **state)
 {
     on_loop(end, 0);
     worker_done(&lane->worker);
-    pool_free(run->pool);
+    thread_pool_free(run->pool);
     budget_free(run->budget);
     hash_done(&job.hash);
     close(large.fd);

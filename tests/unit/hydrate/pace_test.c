@@ -52,13 +52,13 @@ static int setup(void **state)
     atomic_store(&run->window.size, WINDOW_START);
     sent_count = waiting_count = 0;
     dice = DICE_FIRST;
-    return loop_new("driver", &run->driver.loop, &err);
+    return loop_new("coordinator", &run->coordinator.loop, &err);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    loop_free(run->driver.loop);
+    loop_free(run->coordinator.loop);
     pthread_mutex_destroy(&run->queue.lock);
     pthread_mutex_destroy(&run->window.lock);
     free(run);

@@ -32,8 +32,8 @@ static inline int run_setup(void **state)
     sbuf_init(&lane->key, 1 << 20);
     /* No loop runs: send no mail. */
     atomic_store(&lane->is_woken, true);
-    atomic_store(&run->driver.is_check_posted, true);
-    int r = loop_new("driver", &run->driver.loop, &err);
+    atomic_store(&run->coordinator.is_check_posted, true);
+    int r = loop_new("coordinator", &run->coordinator.loop, &err);
     if (r == 0)
         r = loop_new("loop/0", &lane->worker.loop, &err);
     if (r == 0)
@@ -44,7 +44,7 @@ static inline int run_setup(void **state)
 static inline int run_teardown(void **state)
 {
     loop_free(lane->worker.loop);
-    loop_free(run->driver.loop);
+    loop_free(run->coordinator.loop);
     target_free(run->target);
     journal_free(run->journal);
     index_free(run->index);

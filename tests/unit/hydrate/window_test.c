@@ -18,13 +18,13 @@ static int setup(void **state)
     atomic_store(&run->lanes[0].is_woken, true); /* it looks for work by itself */
     atomic_store(&run->window.size, WINDOW_START);
     run->window.starts_since_ns = clock_now_ns();
-    return loop_new("driver", &run->driver.loop, &err);
+    return loop_new("coordinator", &run->coordinator.loop, &err);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    loop_free(run->driver.loop);
+    loop_free(run->coordinator.loop);
     pthread_mutex_destroy(&run->queue.lock);
     pthread_mutex_destroy(&run->window.lock);
     free(run);
@@ -36,7 +36,7 @@ static unsigned full_tick(unsigned requests)
 {
     run->queue.active = atomic_load(&run->window.size);
     atomic_fetch_add(&run->progress.requests, requests);
-    window_tick(run, loop_now_ns(run->driver.loop));
+    window_tick(run, loop_now_ns(run->coordinator.loop));
     return atomic_load(&run->window.size);
 }
 
@@ -131,7 +131,7 @@ static void smaller_window_is_not_judged_by_older_requests(void **state)
     for (int i = 0; i < 50; i++) { /* long parts go on */
         run->queue.active = 64;
         atomic_fetch_add(&run->progress.requests, 1000);
-        window_tick(run, loop_now_ns(run->driver.loop));
+        window_tick(run, loop_now_ns(run->coordinator.loop));
         assert_int_equal(atomic_load(&run->window.size), 32);
     }
     for (int i = 0; i < 10 && now == 32; i++) /* half of it shows its effect */
@@ -149,7 +149,7 @@ static void a_trial_ends_when_the_window_is_no_longer_full(void **state)
         now = full_tick(100);
     while (now == 64);
     run->queue.active = 1;
-    window_tick(run, loop_now_ns(run->driver.loop));
+    window_tick(run, loop_now_ns(run->coordinator.loop));
     assert_int_equal(atomic_load(&run->window.size), 64);
 }
 
@@ -160,7 +160,7 @@ static void a_window_that_is_not_full_stays_as_it_is(void **state)
     for (int i = 0; i < 10; i++) {
         run->queue.active = WINDOW_START / 2;
         atomic_fetch_add(&run->progress.requests, 100);
-        window_tick(run, loop_now_ns(run->driver.loop));
+        window_tick(run, loop_now_ns(run->coordinator.loop));
         assert_int_equal(atomic_load(&run->window.size), WINDOW_START);
     }
 }
@@ -215,7 +215,7 @@ static void idle_connections_are_given_up_for_who_is_turned_away_also_while_noth
     run->queue.active = 1;
     atomic_fetch_add(&run->lanes[0].connections, 1);
     atomic_fetch_add(&run->lanes[0].turned_away, 1);
-    window_tick(run, loop_now_ns(run->driver.loop));
+    window_tick(run, loop_now_ns(run->coordinator.loop));
     assert_true(atomic_load(&run->window.is_crowded));
     assert_int_equal(atomic_load(&run->window.size), WINDOW_START);
 }

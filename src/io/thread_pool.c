@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "io/pool.h"
+#include "io/thread_pool.h"
 #include "util/str.h"
 #include "util/thread.h"
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 
-struct pool {
+struct thread_pool {
     pthread_mutex_t lock; /* guards all that follows */
     pthread_cond_t more;
     struct list queue; /* works that wait, by their mails */
@@ -32,7 +32,7 @@ static void deliver_completion(struct mail *m)
 }
 
 /* The next work, or NULL when the pool closes and none is left. */
-static struct work *pool_next(struct pool *p)
+static struct work *pool_next(struct thread_pool *p)
 {
     auto_lock(&p->lock);
     while (list_is_empty(&p->queue) && !p->closing) {
@@ -47,7 +47,7 @@ static struct work *pool_next(struct pool *p)
 
 static void *pool_run(void *arg)
 {
-    struct pool *p = arg;
+    struct thread_pool *p = arg;
     for (struct work *w; (w = pool_next(p)) != NULL;) {
         struct loop *home = w->home;
         w->run(w);
@@ -58,7 +58,7 @@ static void *pool_run(void *arg)
 }
 
 /* Under the lock, except for the first thread. */
-static int pool_grow(struct pool *p, struct err *err)
+static int pool_grow(struct thread_pool *p, struct err *err)
 {
     char name[16];
     snprintf(name, sizeof name, "pool/%u", p->threads);
@@ -67,11 +67,11 @@ static int pool_grow(struct pool *p, struct err *err)
     return r;
 }
 
-int pool_new(unsigned threads_max, struct pool **ret, struct err *err)
+int thread_pool_new(unsigned threads_max, struct thread_pool **ret, struct err *err)
 {
     if (threads_max == 0 || threads_max > THREADS_MAX)
         return err_set(err, ERR_INVALID, "a pool of %u threads is not between 1 and %d", threads_max, THREADS_MAX);
-    auto_pool p = xcalloc(1, sizeof *p + threads_max * sizeof p->ids[0]);
+    auto_thread_pool p = xcalloc(1, sizeof *p + threads_max * sizeof p->ids[0]);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->more, NULL);
     p->threads_max = threads_max;
@@ -83,7 +83,7 @@ int pool_new(unsigned threads_max, struct pool **ret, struct err *err)
     return 0;
 }
 
-void pool_submit(struct pool *p, struct loop *home, struct work *w)
+void thread_pool_submit(struct thread_pool *p, struct loop *home, struct work *w)
 {
     w->home = home;
     auto_lock(&p->lock);
@@ -95,7 +95,7 @@ void pool_submit(struct pool *p, struct loop *home, struct work *w)
     pthread_cond_signal(&p->more);
 }
 
-void pool_free(struct pool *p)
+void thread_pool_free(struct thread_pool *p)
 {
     if (!p)
         return;

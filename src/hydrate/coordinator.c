@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* The only function that changes the state. */
-static void driver_become(struct hydrate_driver *d, enum driver_state state)
+static void coordinator_become(struct hydrate_coordinator *d, enum coordinator_state state)
 {
     assert(state > d->state);
     d->state = state;
@@ -71,13 +71,13 @@ static bool is_void(const struct hydrate *h)
 
 static void run_finish(struct work *w)
 {
-    struct hydrate *h = container_of(w, struct hydrate, driver.finish_work);
+    struct hydrate *h = container_of(w, struct hydrate, coordinator.finish_work);
     const struct hydrate_faults *f = &h->faults;
     struct err err;
     if (f->is_stale && !f->is_cancelled) /* a cancelled run continues first */
         journal_mark_stale(h->journal);
     int r = journal_flush(h->journal, &err);
-    h->driver.finish_err.code = 0;
+    h->coordinator.finish_err.code = 0;
     if (f->fatal_kind == FAULT_TOO_LARGE || is_void(h))
         r = target_clean(h->target, &err);
     else if (f->fatal_kind == FAULT_LISTED_TWICE && !h->old.index) /* every run of this catalog would fail */
@@ -85,24 +85,24 @@ static void run_finish(struct work *w)
     else if (r == 0 && !atomic_load(&h->stopping))
         r = complete(h, &err);
     if (r < 0)
-        h->driver.finish_err = err;
+        h->coordinator.finish_err = err;
 }
 
 static void finish_done(struct work *w)
 {
-    struct hydrate *h = container_of(w, struct hydrate, driver.finish_work);
+    struct hydrate *h = container_of(w, struct hydrate, coordinator.finish_work);
     struct err err;
-    if (h->driver.finish_err.code != 0) {
-        run_failed(h, FAULT_OTHER, &h->driver.finish_err);
+    if (h->coordinator.finish_err.code != 0) {
+        run_failed(h, FAULT_OTHER, &h->coordinator.finish_err);
     } else if (!atomic_load(&h->stopping) && !is_complete(h)) {
         incomplete(h, &err);
         run_failed(h, FAULT_INCOMPLETE, &err);
     }
     phase_become(h, h->faults.has_fatal ? HYDRATE_FAILED : h->faults.is_cancelled ? HYDRATE_STOPPED : HYDRATE_DONE);
     progress_write(h);
-    loop_timer_cancel(h->driver.loop, &h->driver.tick);
-    loop_timer_cancel(h->driver.loop, &h->driver.climb);
-    driver_become(&h->driver, DRIVER_ENDED);
+    loop_timer_cancel(h->coordinator.loop, &h->coordinator.tick);
+    loop_timer_cancel(h->coordinator.loop, &h->coordinator.climb);
+    coordinator_become(&h->coordinator, COORDINATOR_ENDED);
     atomic_store(&h->ended, true);
     if (eventfd_write(h->ended_fd, 1) != 0)
         abort(); /* the first write to an eventfd cannot fail */
@@ -111,27 +111,27 @@ static void finish_done(struct work *w)
 static void check_end(struct hydrate *h)
 {
     bool stopping = atomic_load(&h->stopping);
-    if (h->driver.state >= DRIVER_FINISHING)
+    if (h->coordinator.state >= COORDINATOR_FINISHING)
         return;
-    if (stopping && h->driver.state == DRIVER_RUNNING) {
-        driver_become(&h->driver, DRIVER_STOPPING);
+    if (stopping && h->coordinator.state == COORDINATOR_RUNNING) {
+        coordinator_become(&h->coordinator, COORDINATOR_STOPPING);
         lister_cancel(h);
         lanes_wake(h);
     }
     if (!hydrate_queue_is_drained(h, stopping) || h->barrier.is_running)
         return;
-    driver_become(&h->driver, DRIVER_FINISHING);
+    coordinator_become(&h->coordinator, COORDINATOR_FINISHING);
     if (!stopping)
         phase_become(h, HYDRATE_VERIFYING);
-    h->driver.finish_work.run = run_finish;
-    h->driver.finish_work.done = finish_done;
-    pool_submit(h->pool, h->driver.loop, &h->driver.finish_work);
+    h->coordinator.finish_work.run = run_finish;
+    h->coordinator.finish_work.done = finish_done;
+    thread_pool_submit(h->pool, h->coordinator.loop, &h->coordinator.finish_work);
 }
 
 static void deliver_check(struct mail *m)
 {
-    struct hydrate *h = container_of(m, struct hydrate, driver.check);
-    atomic_store(&h->driver.is_check_posted, false);
+    struct hydrate *h = container_of(m, struct hydrate, coordinator.check);
+    atomic_store(&h->coordinator.is_check_posted, false);
     check_end(h);
 }
 
@@ -139,43 +139,43 @@ static void deliver_check(struct mail *m)
 
 static void tick(struct timer *t)
 {
-    struct hydrate *h = container_of(t, struct hydrate, driver.tick);
+    struct hydrate *h = container_of(t, struct hydrate, coordinator.tick);
     struct err err;
     if (journal_flush(h->journal, &err) < 0)
         run_failed(h, FAULT_OTHER, &err);
-    window_tick(h, loop_now_ns(h->driver.loop));
+    window_tick(h, loop_now_ns(h->coordinator.loop));
     progress_measure_rate(h);
     barrier_tick(h);
-    if (h->driver.ticks++ % (NS_PER_SECOND / TICK_NS) == 0) {
+    if (h->coordinator.ticks++ % (NS_PER_SECOND / TICK_NS) == 0) {
         /* A state directory that is being removed must not get a new file. */
-        if (h->driver.state < DRIVER_FINISHING || h->target->kind == TARGET_VOLUME)
+        if (h->coordinator.state < COORDINATOR_FINISHING || h->target->kind == TARGET_VOLUME)
             progress_write(h);
         index_release(h->index);
     }
     check_end(h);
     if (!atomic_load(&h->ended))
-        loop_timer_set(h->driver.loop, &h->driver.tick, TICK_NS);
+        loop_timer_set(h->coordinator.loop, &h->coordinator.tick, TICK_NS);
 }
 
 static void climb(struct timer *t)
 {
-    struct hydrate *h = container_of(t, struct hydrate, driver.climb);
-    uint64_t again_ns = window_climb(h, loop_now_ns(h->driver.loop));
+    struct hydrate *h = container_of(t, struct hydrate, coordinator.climb);
+    uint64_t again_ns = window_climb(h, loop_now_ns(h->coordinator.loop));
     if (again_ns && !atomic_load(&h->ended))
-        loop_timer_set(h->driver.loop, t, again_ns);
+        loop_timer_set(h->coordinator.loop, t, again_ns);
 }
 
 static void deliver_begin(struct mail *m)
 {
-    struct hydrate *h = container_of(m, struct hydrate, driver.begin);
-    h->progress.rate_ns = h->barrier.ended_ns = loop_now_ns(h->driver.loop);
+    struct hydrate *h = container_of(m, struct hydrate, coordinator.begin);
+    h->progress.rate_ns = h->barrier.ended_ns = loop_now_ns(h->coordinator.loop);
     lister_start(h);
-    tick(&h->driver.tick);
-    climb(&h->driver.climb);
+    tick(&h->coordinator.tick);
+    climb(&h->coordinator.climb);
     lanes_wake(h);
 }
 
-void driver_init(struct hydrate_driver *d)
+void coordinator_init(struct hydrate_coordinator *d)
 {
     d->check.deliver = deliver_check;
     d->begin.deliver = deliver_begin;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.h - runs blocking calls on threads of its own. Work and its completion travel by mail.
+/* thread_pool.h - runs blocking calls on threads of its own. Work and its completion travel by mail.
  * home: any thread. Work of a loop runs on "pool/N"; its completion runs on that loop. */
 #pragma once
 
 #include "io/loop.h"
 
-struct pool;
+struct thread_pool;
 
 struct work {
     struct mail home_mail;        /* the pool's */
@@ -15,10 +15,11 @@ struct work {
 };
 
 /* Threads start as they are needed, up to `threads_max`. The number of `struct work` limits the queue. */
-must_check int pool_new(unsigned threads_max, struct pool **ret, struct err *err);
-void pool_free(struct pool *p); /* finishes all submitted work; its loops must still exist. NULL is fine */
-DEFINE_AUTO(pool, struct pool, pool_free)
-#define auto_pool auto_with(auto_clean_pool) struct pool *
+must_check int thread_pool_new(unsigned threads_max, struct thread_pool **ret, struct err *err);
+void thread_pool_free(
+    struct thread_pool *p); /* finishes all submitted work; its loops must still exist. NULL is fine */
+DEFINE_AUTO(thread_pool, struct thread_pool, thread_pool_free)
+#define auto_thread_pool auto_with(auto_clean_thread_pool) struct thread_pool *
 
 /* Submits the work. Any thread; the work and the loop must live until `done`. */
-void pool_submit(struct pool *p, struct loop *home, struct work *w);
+void thread_pool_submit(struct thread_pool *p, struct loop *home, struct work *w);
