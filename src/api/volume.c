@@ -200,11 +200,13 @@ static void write_summary(json *j, const struct api_volume_status *s)
         json_set_str(j, "status.summary.reason", str_of(problem));
 }
 
+/* Two managers write a release that is committed: a value that one leaves out would stay as the other wrote it. */
 static void write_export(json *j, const struct api_volume_status *s)
 {
-    if (s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
+    bool is_final = s->release_committed && api_condition_find(&s->conditions, API_EXPORTED);
+    if (is_final || s->export.pending_objects || s->export.done_objects || s->export.failed_objects)
         json_fields_write(j, export_fields, countof(export_fields), s);
-    if (s->export_failed.count > 0)
+    if (is_final || s->export_failed.count > 0)
         json_set(j, "status.export.failed", faults_json(&s->export_failed, failed_fields));
 }
 
@@ -240,7 +242,7 @@ json *api_volume_commit_json(const struct api_volume *v)
 {
     json *j = api_document(&api_volumes, &v->meta);
     json_set_str(j, "metadata.resourceVersion", str_of(v->meta.resource_version));
-    json_set_bool(j, "status.releaseCommitted", true);
+    json_fields_write(j, commit_fields, countof(commit_fields), &v->status);
     write_export(j, &v->status);
     write_conditions_of(j, &v->status.conditions, API_EXPORTED, NULL);
     return j;

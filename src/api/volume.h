@@ -149,8 +149,8 @@ json *api_volume_json(const struct api_volume *v);
 json *api_volume_status_json(const struct api_volume *v);
 
 /* For the node to apply to `status` before it destroys the volume, under a field manager of its own: the release is
- * committed, and the last export ended as `v` says. The server refuses it if the order has changed since `v`. The
- * caller frees. */
+ * committed (v->status.release_committed), and the last export ended as `v` says. The server refuses it if the order
+ * has changed since `v`. The caller frees. */
 json *api_volume_commit_json(const struct api_volume *v);
 
 /* For the controller to apply to `status`: its own conditions (types DeletionHeld and NodeGone), the name of the node

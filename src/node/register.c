@@ -89,8 +89,8 @@ static bool socket_is_live(const char *path)
     if (snprintf(a.sun_path, sizeof a.sun_path, "%s", path) >= (int)sizeof a.sun_path)
         return false;
     auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* EAGAIN: its backlog is full. */
-    return fd >= 0 && (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 || errno == EAGAIN);
+    /* In case of doubt it is live: its backlog may be full, or no descriptor free here. */
+    return fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) == 0 || errno != ECONNREFUSED;
 }
 
 static enum registration_place place_of(const struct registration *r)

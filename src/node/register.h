@@ -4,7 +4,7 @@
  *
  * The kubelet registers sockets that appear there, and unregisters sockets that are removed or replaced: then it has no
  * driver for about a second. In a roll the new driver takes the plugin's socket, to which the kubelet connects for each
- * call. It renews a registration that the kubelet knows only when no call can be lost by that. */
+ * call. It renews a registration that the running kubelet is recorded to know only when no call can be lost by that. */
 #pragma once
 
 #include "rpc/server.h"

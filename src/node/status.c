@@ -244,17 +244,29 @@ static bool is_confirmed(const struct observed *f)
     return e->state == VERDICT_DONE && (e->writes == f->use.writes || is_after_last_pod);
 }
 
+static void set_discarded(struct status_writer *w)
+{
+    SET(w, API_EXPORTED, API_FALSE, "Discarded",
+        "files that are not exported are deleted with the volume, as requested");
+}
+
 /* Of a release that needs no other export. */
 static void set_last_export(struct status_writer *w)
 {
-    if (!w->f->here || !w->f->volume->spec->export.uri)
+    const struct api_conditions *said = &w->v->status.conditions;
+    if (!w->f->here) {
+        /* Its disk is missing, and an administrator gave it up. */
+        if (w->v->release_discard && api_condition_is(said, API_EXPORTED, API_FALSE))
+            set_discarded(w);
+        return;
+    }
+    if (!w->f->volume->spec->export.uri)
         return;
     add_export(w);
     if (w->f->use.writes > 0 && is_confirmed(w->f))
         SET(w, API_EXPORTED, API_TRUE, "Confirmed", "the bucket confirmed every file");
     else if (w->f->use.writes > 0)
-        SET(w, API_EXPORTED, API_FALSE, "Discarded",
-            "files that are not exported are deleted with the volume, as requested");
+        set_discarded(w);
 }
 
 static void set_exported(struct status_writer *w)
@@ -406,7 +418,9 @@ static enum api_phase set_release_held(struct status_writer *w)
 static enum api_phase set_released(struct status_writer *w)
 {
     SET(w, API_MOUNTED, API_FALSE, "Released", "the volume is deleted from the node");
-    set_last_export(w);
+    /* An export may have succeeded after the commit. Every other end was written by the commit. */
+    if (w->f->here && w->f->verdict.state == VERDICT_DONE)
+        set_last_export(w);
     return API_PHASE_RELEASED;
 }
 

@@ -62,11 +62,24 @@ struct release_commit {
     struct observed *f;       /* read before the step: an export may have ended since */
 };
 
-/* The result of the last export is deleted with the volume, so that it is written with the commit. */
-static int commit_now(struct agent *a, const struct api_volume *order, const struct observed *f, struct err *err)
+/* The result of the last export is deleted with the volume, so it is written with the commit. */
+static int commit_fresh(struct agent *a, struct api_volume *now, const struct observed *f, struct err *err)
+{
+    auto_json answer = NULL;
+    struct kube_request q = {
+        .resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER "-release"};
+    now->status.release_committed = true;
+    status_build_last_export(now, f, clock_wall_ns());
+    int r = api_apply_status(a->kube, q, api_volume_commit_json(now), &answer, err);
+    if (r == 0)
+        orders_put(a->orders, now->meta.name, answer, true, orders_written_ns(a->orders, now->meta.name));
+    return r;
+}
+
+/* `order` gets the fresh status. In a roll the other driver may have committed the release: then that holds. */
+static int commit_now(struct agent *a, struct api_volume *order, const struct observed *f, struct err *err)
 {
     auto_json fresh = NULL;
-    auto_json answer = NULL;
     auto_api_volume now = NULL;
     struct kube_request get = {.verb = KUBE_GET, .resource = &api_volumes, .name = str_of(order->meta.name)};
     int r = kube_call(a->kube, &get, &fresh, err);
@@ -77,12 +90,11 @@ static int commit_now(struct agent *a, const struct api_volume *order, const str
     if (strcmp(now->meta.uid, order->meta.uid) != 0 || !now->release_requested ||
         now->release_discard != order->release_discard)
         return err_set(err, ERR_CHANGED, "the CisternVolume changed during the release");
-    status_build_last_export(now, f, clock_wall_ns());
-    struct kube_request q = {
-        .resource = &api_volumes, .name = str_of(now->meta.name), .field_manager = FIELD_MANAGER "-release"};
-    r = api_apply_status(a->kube, q, api_volume_commit_json(now), &answer, err);
-    if (r == 0)
-        orders_put(a->orders, order->meta.name, answer, true, orders_written_ns(a->orders, order->meta.name));
+    if (!now->status.release_committed)
+        r = commit_fresh(a, now, f, err);
+    struct api_volume_status before = order->status;
+    order->status = now->status;
+    now->status = before;
     return r;
 }
 
@@ -100,11 +112,9 @@ static int read_last_state(struct agent *a, struct observed *f, struct err *err)
  * server too, means: not now. */
 static int commit(void *ctx, struct err *err)
 {
-    struct release_commit *c = ctx;
-    if (read_last_state(c->agent, c->f, err) == 0 && commit_now(c->agent, c->order, c->f, err) == 0) {
-        c->order->status.release_committed = true;
+    const struct release_commit *c = ctx;
+    if (read_last_state(c->agent, c->f, err) == 0 && commit_now(c->agent, c->order, c->f, err) == 0)
         return 0;
-    }
     kube_queue_add_after(c->agent->queue, STR(LIST_KEY), NS_PER_SECOND); /* read the order again */
     err_wrap(err, "the release of volume '%s' cannot be committed", c->order->meta.name);
     err->code = ERR_PENDING;

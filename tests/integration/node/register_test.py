@@ -76,6 +76,7 @@ def test_a_driver_that_kept_the_registration_of_another_removes_it_when_it_ends_
     await_confirmation(node)
     new = roll(node, folder)
     hold_true(lambda: kubelet.drivers, 2)
+    assert len(kubelet.history) == 1, kubelet.history
     assert new.stop() == 0
     wait_for(lambda: not kubelet.drivers)
     assert list(node.plugins.iterdir()) == [] and not node.socket.exists()

@@ -272,9 +272,14 @@ def test_a_release_whose_pool_is_not_here_ends_where_nothing_can_be_missing(agen
     agent.pools = {"other": folder / "pool-other"}
     agent.start()
     orders.wait_for_pool(pool="other")
-    orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"release": {"requested": True,
-                                                                              "discard": why == "discarded"}}})
+    orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"release": {"requested": True, "discard": False}}})
     orders.bump("other")
+    if why == "discarded":
+        orders.wait("pvc-1", "Exported", "False", "PoolAbsent")
+        orders.cluster.patch(f"{API}/cisternvolumes/pvc-1", {"spec": {"release": {"requested": True, "discard": True}}})
+        orders.bump("other")
     orders.wait_phase("pvc-1", "Released")
+    assert orders.condition("pvc-1", "Exported")["reason"] == {
+        "discarded": "Discarded", "no policy": "", "never written": "NothingWritten"}[why], orders.status("pvc-1")
     assert path.exists(), "what is not here is not destroyed either"
     agent.pools = agent.pools | pools

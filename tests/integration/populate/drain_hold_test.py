@@ -143,7 +143,7 @@ def test_a_pod_that_a_drain_does_not_evict_holds_it_for_no_longer_than_an_admini
         wait_for(lambda: not any(j["metadata"]["labels"]["cistern.io/volume"] == ids["daemon"] for j in world.jobs()),
                  what="a drain does not wait for the pod of the DaemonSet")
         told = wait_for(lambda: world.events("default", "DrainNotHeld"))[0]["message"]
-        assert ids["daemon"] in told and "Delete them" in told, told
+        assert ids["daemon"] in told and "Delete these pods" in told, told
         assert times() == [first[0], "2026-01-01T00:00:00Z"], "the next leader counts on"
         assert jobs_of(world, ids["pod"], "hold"), "a drain evicts this pod, and its files are to be exported"
         world.cluster.patch("/api/v1/nodes/node-0", {"spec": {"unschedulable": None}})
