@@ -96,14 +96,14 @@ def test_an_export_that_failed_keeps_the_volume_and_discard_lets_it_go(agent, or
 def test_a_driver_that_ends_after_it_deleted_a_volume_still_says_that_it_was_exported(cluster, orders, folder):
     with ApiProxy(cluster) as proxy:
         def commit(handler, forward):
-            """The last request that succeeds."""
+            """After it no other status can be written."""
             begin = handler.begin
 
-            def begin_the_last(status, content_type):
+            def begin_and_fail(status, content_type):
                 if status == 200:
-                    proxy.fault(None, "", answer(503), times=None)
+                    proxy.fault("PATCH", "fieldManager=cistern-node", answer(503), times=None)
                 begin(status, content_type)
-            handler.begin = begin_the_last
+            handler.begin = begin_and_fail
             crumbs(1 << 20)(handler, forward)
         proxy.fault("PATCH", "-release", commit, times=None)
         agent = Node(folder, kubeconfig=proxy.kubeconfig).start()
