@@ -16,14 +16,20 @@ bool observed_whole(const struct observed *f)
     return !f->has_source || (f->hydration && f->hydration->phase == HYDRATE_DONE);
 }
 
+bool observed_is_exported(const struct observed *f)
+{
+    /* Each is written after a look at the other: their order is true also if the clock was set back. */
+    return f->use.unpublished_ns && !f->use.published && f->verdict.state == VERDICT_DONE &&
+           f->verdict.started_ns >= f->use.unpublished_ns;
+}
+
 bool observed_owe_export(const struct observed *f)
 {
     const struct spec_export *e = &f->volume->spec->export;
     if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
         f->use.published)
         return false;
-    /* Each is written after a look at the other: their order is true also if the clock was set back. */
-    return f->verdict.state != VERDICT_DONE || f->verdict.started_ns < f->use.unpublished_ns;
+    return !observed_is_exported(f);
 }
 
 static bool params_differ(const struct api_volume *order, const struct spec *have)

@@ -33,5 +33,8 @@ void observed_done(struct observed *f); /* may run twice */
 /* Whether all of its source is on the disk; true without a source. */
 bool observed_whole(const struct observed *f);
 
+/* Whether an export that began after the last pod with write access has succeeded. */
+bool observed_is_exported(const struct observed *f);
+
 /* Whether an export for the last pod with write access is due. For release, driver_release_volume() decides. */
 bool observed_owe_export(const struct observed *f);

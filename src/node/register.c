@@ -47,7 +47,7 @@ struct registration {
 
 /* ---- deciding on a registration ---------------------------------------------------------------------------------- */
 
-enum registration_confirmed registration_is_confirmed(enum registration_place place, int64_t by, int64_t running)
+enum registration_confirmed registration_confirmation(enum registration_place place, int64_t by, int64_t running)
 {
     if (by == REGISTRATION_UNCONFIRMED)
         return CONFIRMED_NO;
@@ -128,13 +128,11 @@ static void record_confirmation(const char *path, int64_t kubelet)
         (void)chmod(path, MODE_CONFIRMED);
 }
 
-static enum registration_confirmed confirmation_of(const struct registration *r, enum registration_place place)
+static void record_if_settled(const struct registration *r, int64_t running)
 {
-    int64_t running = running_kubelet(r), recorded = recorded_confirmation(r->path);
-    int64_t by = place == PLACE_OURS ? atomic_load(&r->confirmed_by) : recorded;
-    if (place == PLACE_OURS && by == running && by != recorded && clock_now_ns() >= r->asked_ns + SETTLED_NS)
+    int64_t by = atomic_load(&r->confirmed_by);
+    if (by == running && by != recorded_confirmation(r->path) && clock_now_ns() >= r->asked_ns + SETTLED_NS)
         record_confirmation(r->path, by);
-    return registration_is_confirmed(place, by, running);
 }
 
 /* ---- the kubelet's two calls ------------------------------------------------------------------------------------- */
@@ -210,15 +208,19 @@ static void tend(struct registration *r)
 {
     struct err err;
     enum registration_place place = place_of(r);
+    int64_t running = running_kubelet(r);
+    int64_t by = place == PLACE_OURS ? atomic_load(&r->confirmed_by) : recorded_confirmation(r->path);
     uint64_t now_ns = clock_now_ns(), called_ns = r->last_call_ns(r->ctx);
     uint64_t quiet_since_ns = max_u64(r->began_ns, max_u64(called_ns, atomic_load(&r->asked_ns)));
     struct registration_view v = {.place = place,
-                                  .confirmed = confirmation_of(r, place),
+                                  .confirmed = registration_confirmation(place, by, running),
                                   .refused = atomic_load(&r->refused),
                                   .refusals = r->refusals + 1,
                                   .was_called = called_ns != 0,
                                   .quiet_ns = now_ns - min_u64(now_ns, quiet_since_ns),
                                   .published_ns = now_ns - r->published_ns};
+    if (place == PLACE_OURS)
+        record_if_settled(r, running);
     if (registration_is_due(&v) && publish(r, &err) < 0)
         log_err(LOG_ERROR, "cannot be published to the kubelet", &err, "socket", r->path, NULL);
 }

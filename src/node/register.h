@@ -51,7 +51,7 @@ enum {
 
 /* `by`: the kubelet that confirmed the registration at `place`, as the time in seconds at which it started. `running`:
  * the kubelet that runs now. */
-enum registration_confirmed registration_is_confirmed(enum registration_place place, int64_t by, int64_t running);
+enum registration_confirmed registration_confirmation(enum registration_place place, int64_t by, int64_t running);
 
 struct registration_view {
     enum registration_place place;

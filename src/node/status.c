@@ -239,9 +239,8 @@ static void set_exporting(struct status_writer *w)
  * access. */
 static bool is_confirmed(const struct observed *f)
 {
-    const struct verdict *e = &f->verdict;
-    bool is_after_last_pod = f->use.unpublished_ns && !f->use.published && e->started_ns >= f->use.unpublished_ns;
-    return e->state == VERDICT_DONE && (e->writes == f->use.writes || is_after_last_pod);
+    bool is_for_release = f->verdict.state == VERDICT_DONE && f->verdict.writes == f->use.writes;
+    return is_for_release || observed_is_exported(f);
 }
 
 static void set_discarded(struct status_writer *w)

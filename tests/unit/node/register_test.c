@@ -68,7 +68,7 @@ static void a_confirmation_of_a_dead_registration_counts_while_its_kubelet_runs(
                  {PLACE_OURS, FIRST, SECOND, CONFIRMED_YES}, /* it asks by itself */
                  {PLACE_OURS, FIRST, REGISTRATION_UNSEEN, CONFIRMED_YES}};
     for (size_t i = 0; i < countof(cases); i++)
-        assert_int_equal(registration_is_confirmed(cases[i].place, cases[i].by, cases[i].running), cases[i].confirmed);
+        assert_int_equal(registration_confirmation(cases[i].place, cases[i].by, cases[i].running), cases[i].confirmed);
 }
 
 static void an_own_registration_that_the_kubelet_never_confirms_is_renewed_while_it_does_not_call(void **state)
