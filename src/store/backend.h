@@ -25,22 +25,22 @@ struct hedge;
 struct store_denials;
 struct telemetry;
 
-enum job_op {
-    JOB_GET,
-    JOB_HEAD,
-    JOB_LIST,
-    JOB_PUT,
-    JOB_PROBE,
-    JOB_BEGIN,
-    JOB_PART,
-    JOB_COMPLETE,
-    JOB_ABORT,
-    JOB_SWEEP,
-    JOB_DELETE,
-    JOB_OPS
+enum store_op {
+    STORE_OP_GET,
+    STORE_OP_HEAD,
+    STORE_OP_LIST,
+    STORE_OP_PUT,
+    STORE_OP_PROBE,
+    STORE_OP_BEGIN,
+    STORE_OP_PART,
+    STORE_OP_COMPLETE,
+    STORE_OP_ABORT,
+    STORE_OP_SWEEP,
+    STORE_OP_DELETE,
+    STORE_OPS
 };
 
-const char *job_op_name(enum job_op op); /* "GET", "LIST": the metrics' label `method` */
+const char *store_op_name(enum store_op op); /* "GET", "LIST": the metrics' label `method` */
 
 /* The arguments of a call. Strings are the job's own copies. */
 struct job_args {
@@ -81,7 +81,7 @@ struct job_race {
 struct store_job {
     struct store *store;   /* borrowed */
     struct worker *worker; /* borrowed */
-    enum job_op op;
+    enum store_op op;
     struct job_args args;
     void *ctx;
     store_done *on_done; /* LIST: args.page.on_done instead */
@@ -109,8 +109,8 @@ struct store_job {
 
 struct store_backend {
     struct store_caps caps;
-    const char *permissions[JOB_OPS]; /* by operation, for "access denied". SWEEP: to list uploads */
-    size_t job_size;                  /* size of the struct that begins with a struct store_job */
+    const char *permissions[STORE_OPS]; /* by operation, for "access denied". SWEEP: to list uploads */
+    size_t job_size;                    /* size of the struct that begins with a struct store_job */
     must_check int (*open)(struct store *s, const struct store_options *o, const struct uri *u, struct err *err);
     void (*close)(struct store *s); /* must work after a failed open, too */
     /* Starts an attempt, which ends in job_done() exactly once, at once or later. */
@@ -182,7 +182,7 @@ void job_answered(struct store_job *j);
 struct store_job *job_settle(struct store_job *j);
 
 /* A job with a copy of the arguments; its first attempt. job_head() is a HEAD of the object that `write` is about. */
-struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args);
+struct store_job *job_make(struct store *s, struct worker *w, enum store_op op, const struct job_args *args);
 struct store_job *job_submit(struct store_job *j);
 struct store_job *job_head(struct store_job *write, store_done *done, void *ctx);
 

@@ -326,7 +326,7 @@ static void log_request(const struct store_call *c, const char *status, uint64_t
 {
     char name[JOB_NAME_MAX];
     if (log_wants(LOG_DEBUG))
-        log_event(LOG_DEBUG, "request", "method", c->method, "operation", job_op_name(c->job.op), "object",
+        log_event(LOG_DEBUG, "request", "method", c->method, "operation", store_op_name(c->job.op), "object",
                   job_name(&c->job, name), "status", status, "ms", log_u64(total_ns / NS_PER_MS), "attempt",
                   log_u64(c->job.attempt), NULL);
 }
@@ -401,7 +401,7 @@ static void submit(struct store_call *c)
         .once = c->after_head,
         .expect_bytes = c->job.args.len,
         .rate = c->job.args.rate,
-        .stall_bytes = c->job.op == JOB_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and only spaces arrive */
+        .stall_bytes = c->job.op == STORE_OP_COMPLETE ? 0 : STALL_BYTES, /* it takes minutes, and only spaces arrive */
         .ctx = c,
         .on_head = on_head,
         .on_body = on_body,

@@ -5,7 +5,7 @@
  * grants. After LASTING_MAX requests that stayed denied, later denials are final. */
 enum { ATTEMPTS_MAX = 6, LASTING_MAX = 32 };
 
-void denials_note_success(struct store_denials *r, enum job_op op)
+void denials_note_success(struct store_denials *r, enum store_op op)
 {
     uint32_t bit = UINT32_C(1) << op;
     if (!(atomic_load_explicit(&r->served, memory_order_relaxed) & bit))
@@ -17,7 +17,7 @@ void denials_note_final(struct store_denials *r)
     atomic_fetch_add_explicit(&r->lasting, 1, memory_order_relaxed);
 }
 
-unsigned denials_attempts_max(const struct store_denials *r, enum job_op op, bool renewed)
+unsigned denials_attempts_max(const struct store_denials *r, enum store_op op, bool renewed)
 {
     bool is_served = atomic_load_explicit(&r->served, memory_order_relaxed) & (UINT32_C(1) << op);
     if (atomic_load_explicit(&r->lasting, memory_order_relaxed) >= LASTING_MAX)
@@ -25,5 +25,5 @@ unsigned denials_attempts_max(const struct store_denials *r, enum job_op op, boo
     if (is_served)
         return ATTEMPTS_MAX;
     /* Of many requests at once, the first may be denied before another succeeds. A listing starts alone. */
-    return renewed || op != JOB_LIST ? 2 : 1;
+    return renewed || op != STORE_OP_LIST ? 2 : 1;
 }

@@ -114,7 +114,7 @@ bool store_retrying(struct store *s, char *buf, size_t size)
 
 char *job_name(const struct store_job *j, char *buf)
 {
-    struct str key = str_sub(j->op == JOB_LIST ? j->args.page.prefix : j->args.write.key, 0, 200);
+    struct str key = str_sub(j->op == STORE_OP_LIST ? j->args.page.prefix : j->args.write.key, 0, 200);
     bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
     snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->scheme->name, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
@@ -160,7 +160,7 @@ static size_t words_size(const struct job_args *a)
     return size;
 }
 
-struct store_job *job_make(struct store *s, struct worker *w, enum job_op op, const struct job_args *args)
+struct store_job *job_make(struct store *s, struct worker *w, enum store_op op, const struct job_args *args)
 {
     struct store_job *j = xcalloc(1, s->backend->job_size);
     j->store = s;
@@ -203,7 +203,7 @@ static void answer(struct store_job *j)
 {
     const struct store_reply *r = &j->reply;
     j->reply.total_ns = clock_now_ns() - j->began_ns;
-    if (j->op == JOB_LIST)
+    if (j->op == STORE_OP_LIST)
         j->args.page.on_done(j->ctx, r, r->code < 0 ? NULL : j->objects, r->code < 0 ? 0 : j->object_count,
                              r->code < 0 ? STR_NULL : j->next_token);
     else if (j->on_done)
@@ -242,7 +242,7 @@ enum { ATTEMPT_UNIT = 1000 };
  * of an object limits these itself. */
 static struct store_pace *pace_of(const struct store_job *j)
 {
-    return j->op == JOB_LIST ? &j->store->listings : job_is_read(j) ? NULL : &j->store->writes;
+    return j->op == STORE_OP_LIST ? &j->store->listings : job_is_read(j) ? NULL : &j->store->writes;
 }
 
 static void begin_attempt(struct store_job *j);
@@ -311,7 +311,7 @@ static void give_up(struct store_job *j)
 
 bool job_is_read(const struct store_job *j)
 {
-    return j->op <= JOB_LIST;
+    return j->op <= STORE_OP_LIST;
 }
 
 /* True: another attempt follows. */
@@ -323,7 +323,7 @@ static bool retry(struct store_job *j)
         j->began_ns = clock_now_ns();
         j->waited_ns = 0;
     }
-    if (j->op == JOB_GET || j->args.is_of_write || is_over_time(j) ||
+    if (j->op == STORE_OP_GET || j->args.is_of_write || is_over_time(j) ||
         !store_retry_delay(j->store, &j->reply, j->attempt, clock_now_ns() - j->began_ns, &delay_ns))
         return false;
     j->waited_ns += delay_ns;
@@ -378,7 +378,7 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
     j->reply.requests++;
     j->reply.first_byte_ns = first_byte_ns;
     telemetry_request(j->store->telemetry, j->op, code, first_byte_ns, total_ns);
-    if (j->op == JOB_GET && (first_byte_ns || j->race.lost))
+    if (j->op == STORE_OP_GET && (first_byte_ns || j->race.lost))
         hedge_answered(j->store->hedge, HEDGE_GET, first_byte_ns ? first_byte_ns : total_ns);
 }
 
@@ -392,7 +392,7 @@ struct store_job *job_submit(struct store_job *j)
 struct store_job *job_head(struct store_job *write, store_done *done, void *ctx)
 {
     const struct job_args args = {.write.key = write->args.write.key, .is_of_write = true};
-    struct store_job *j = job_make(write->store, write->worker, JOB_HEAD, &args);
+    struct store_job *j = job_make(write->store, write->worker, STORE_OP_HEAD, &args);
     j->ctx = ctx;
     j->on_done = done;
     return job_submit(j);

@@ -11,7 +11,7 @@ enum { STILL_WAITS = 4 };
 
 static enum hedge_kind kind_of(const struct store_job *j)
 {
-    return j->op == JOB_GET ? HEDGE_GET : j->op == JOB_HEAD ? HEDGE_HEAD : HEDGE_LIST;
+    return j->op == STORE_OP_GET ? HEDGE_GET : j->op == STORE_OP_HEAD ? HEDGE_HEAD : HEDGE_LIST;
 }
 
 static void set_timer(struct store_job *j)
@@ -97,7 +97,7 @@ static void measure(const struct store_job *j)
     if (!is_answer || j->cancelled || !j->race.asked_ns)
         return;
     uint64_t now = loop_now_ns(j->worker->loop);
-    if (j->op != JOB_GET)
+    if (j->op != STORE_OP_GET)
         hedge_answered(j->store->hedge, kind_of(j), now - j->race.asked_ns);
     else if (j->race.answered)
         hedge_body(j->store->hedge, j->args.len, now - j->race.answered_ns);
@@ -111,7 +111,7 @@ struct store_job *job_settle(struct store_job *j)
         return j;
     j->race.is_over = true;
     /* Only a GET has delivered bytes before its end, and has won by its head. */
-    if (j->op != JOB_GET && !j->race.lost && !job_failure_passes(&j->reply))
+    if (j->op != STORE_OP_GET && !j->race.lost && !job_failure_passes(&j->reply))
         win(j);
     if (!rival->race.is_over)
         return NULL; /* a failure waits: the other attempt may succeed */

@@ -69,12 +69,12 @@ static bool is_skew(const struct status_words *w, int64_t skew)
 }
 
 /* The operation whose permission this request needs: a job may send requests of other kinds. */
-static enum job_op operation_of(const struct store_call *c)
+static enum store_op operation_of(const struct store_call *c)
 {
     if (strcmp(c->method, "HEAD") == 0) /* also a part of a write */
-        return JOB_HEAD;
-    if (c->job.op == JOB_SWEEP || c->job.op == JOB_ABORT)
-        return strcmp(c->method, "DELETE") == 0 ? JOB_ABORT : JOB_SWEEP;
+        return STORE_OP_HEAD;
+    if (c->job.op == STORE_OP_SWEEP || c->job.op == STORE_OP_ABORT)
+        return strcmp(c->method, "DELETE") == 0 ? STORE_OP_ABORT : STORE_OP_SWEEP;
     return c->job.op;
 }
 

@@ -166,14 +166,14 @@ struct store_job *store_get(struct store *s, struct worker *w, const struct stor
                             .patient = g->patient,
                             .on_head = g->on_head,
                             .on_data = g->on_data};
-    struct store_job *j = job_make(s, w, JOB_GET, &args);
+    struct store_job *j = job_make(s, w, STORE_OP_GET, &args);
     j->ctx = g->ctx;
     j->on_done = g->on_done;
     j->attempt = g->attempts;
     return job_submit(j);
 }
 
-static struct store_job *submit(struct store *s, struct worker *w, enum job_op op, const struct job_args *args,
+static struct store_job *submit(struct store *s, struct worker *w, enum store_op op, const struct job_args *args,
                                 store_done *done, void *ctx)
 {
     struct store_job *j = job_make(s, w, op, args);
@@ -184,47 +184,47 @@ static struct store_job *submit(struct store *s, struct worker *w, enum job_op o
 
 struct store_job *store_head(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_HEAD, &(struct job_args){.write.key = key}, done, ctx);
+    return submit(s, w, STORE_OP_HEAD, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_head_digest(struct store *s, struct worker *w, struct str key, uint64_t size_bytes,
                                     enum hash_kind kind, store_done *done, void *ctx)
 {
     struct job_args args = {.write = {.key = key, .digest_kind = kind}, .alike_bytes = size_bytes};
-    return submit(s, w, JOB_HEAD, &args, done, ctx);
+    return submit(s, w, STORE_OP_HEAD, &args, done, ctx);
 }
 
 struct store_job *store_delete(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_DELETE, &(struct job_args){.write.key = key}, done, ctx);
+    return submit(s, w, STORE_OP_DELETE, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_delete_version(struct store *s, struct worker *w, struct str key, struct str version,
                                        store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_DELETE, &(struct job_args){.write.key = key, .version = version}, done, ctx);
+    return submit(s, w, STORE_OP_DELETE, &(struct job_args){.write.key = key, .version = version}, done, ctx);
 }
 
 struct store_job *store_upload_sweep(struct store *s, struct worker *w, struct str key, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_SWEEP, &(struct job_args){.write.key = key}, done, ctx);
+    return submit(s, w, STORE_OP_SWEEP, &(struct job_args){.write.key = key}, done, ctx);
 }
 
 struct store_job *store_list_page(struct store *s, struct worker *w, const struct store_page *p)
 {
-    return submit(s, w, JOB_LIST, &(struct job_args){.page = *p}, NULL, p->ctx);
+    return submit(s, w, STORE_OP_LIST, &(struct job_args){.page = *p}, NULL, p->ctx);
 }
 
 struct store_job *store_put(struct store *s, struct worker *w, const struct store_write *u,
                             const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_PUT, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
+    return submit(s, w, STORE_OP_PUT, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
 }
 
 struct store_job *store_probe(struct store *s, struct worker *w, const struct store_write *u,
                               const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_PROBE, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
+    return submit(s, w, STORE_OP_PROBE, &(struct job_args){.write = *u, .body = *body, .rate = rate}, done, ctx);
 }
 
 bool store_wants_probe(const struct store *s)
@@ -240,24 +240,24 @@ bool store_honours(const struct store *s, enum store_if condition, bool multipar
 struct store_job *store_upload_begin(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx)
 {
-    return submit(s, w, JOB_BEGIN, &(struct job_args){.write = *u}, done, ctx);
+    return submit(s, w, STORE_OP_BEGIN, &(struct job_args){.write = *u}, done, ctx);
 }
 
 struct store_job *store_upload_part(struct store *s, struct worker *w, const struct store_write *u, unsigned number,
                                     const struct store_body *body, struct rate *rate, store_done *done, void *ctx)
 {
     struct job_args args = {.write = *u, .number = number, .body = *body, .rate = rate};
-    return submit(s, w, JOB_PART, &args, done, ctx);
+    return submit(s, w, STORE_OP_PART, &args, done, ctx);
 }
 
 struct store_job *store_upload_complete(struct store *s, struct worker *w, const struct store_write *u,
                                         const struct store_parts *parts, store_done *done, void *ctx)
 {
-    return submit(s, w, JOB_COMPLETE, &(struct job_args){.write = *u, .parts = *parts}, done, ctx);
+    return submit(s, w, STORE_OP_COMPLETE, &(struct job_args){.write = *u, .parts = *parts}, done, ctx);
 }
 
 struct store_job *store_upload_abort(struct store *s, struct worker *w, const struct store_write *u, store_done *done,
                                      void *ctx)
 {
-    return submit(s, w, JOB_ABORT, &(struct job_args){.write = *u}, done, ctx);
+    return submit(s, w, STORE_OP_ABORT, &(struct job_args){.write = *u}, done, ctx);
 }

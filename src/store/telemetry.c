@@ -9,20 +9,20 @@ struct telemetry {
     struct metric *retries;
     struct metric *hedges;
     /* Looked up once, at open: each look-up of a series takes the lock of its metric. */
-    struct metric_series *ok[JOB_OPS];      /* code 200 */
-    struct metric_series *partial[JOB_OPS]; /* code 206 */
-    struct metric_series *seconds[JOB_OPS];
-    struct metric_series *first_byte[JOB_OPS];
+    struct metric_series *ok[STORE_OPS];      /* code 200 */
+    struct metric_series *partial[STORE_OPS]; /* code 206 */
+    struct metric_series *seconds[STORE_OPS];
+    struct metric_series *first_byte[STORE_OPS];
 };
 
-static const char *const op_names[JOB_OPS] = {
-    [JOB_GET] = "GET",          [JOB_HEAD] = "HEAD",         [JOB_LIST] = "LIST",
-    [JOB_PUT] = "PUT",          [JOB_PROBE] = "PROBE",       [JOB_BEGIN] = "UPLOAD",
-    [JOB_PART] = "UPLOAD_PART", [JOB_COMPLETE] = "COMPLETE", [JOB_ABORT] = "ABORT_UPLOAD",
-    [JOB_SWEEP] = "SWEEP",      [JOB_DELETE] = "DELETE",
+static const char *const op_names[STORE_OPS] = {
+    [STORE_OP_GET] = "GET",          [STORE_OP_HEAD] = "HEAD",         [STORE_OP_LIST] = "LIST",
+    [STORE_OP_PUT] = "PUT",          [STORE_OP_PROBE] = "PROBE",       [STORE_OP_BEGIN] = "UPLOAD",
+    [STORE_OP_PART] = "UPLOAD_PART", [STORE_OP_COMPLETE] = "COMPLETE", [STORE_OP_ABORT] = "ABORT_UPLOAD",
+    [STORE_OP_SWEEP] = "SWEEP",      [STORE_OP_DELETE] = "DELETE",
 };
 
-const char *job_op_name(enum job_op op)
+const char *store_op_name(enum store_op op)
 {
     return op_names[op];
 }
@@ -42,23 +42,24 @@ struct telemetry *telemetry_new(const char *scheme)
                    "scheme,method", metric_buckets_request);
     struct metric *first = metric_new(METRIC_HISTOGRAM, "cistern_object_first_byte_seconds",
                                       "Time to the first byte of an answer.", "scheme,method", metric_buckets_request);
-    for (int op = 0; op < JOB_OPS; op++) {
-        const char *method = job_op_name((enum job_op)op);
+    for (int op = 0; op < STORE_OPS; op++) {
+        const char *method = store_op_name((enum store_op)op);
         t->ok[op] = metric_series(t->requests, scheme, method, "200");
-        t->partial[op] = op == JOB_GET ? metric_series(t->requests, scheme, method, "206") : t->ok[op];
+        t->partial[op] = op == STORE_OP_GET ? metric_series(t->requests, scheme, method, "206") : t->ok[op];
         t->seconds[op] = metric_series(seconds, scheme, method);
         t->first_byte[op] = metric_series(first, scheme, method);
     }
     return t;
 }
 
-void telemetry_request(struct telemetry *t, enum job_op op, const char *code, uint64_t first_byte_ns, uint64_t total_ns)
+void telemetry_request(struct telemetry *t, enum store_op op, const char *code, uint64_t first_byte_ns,
+                       uint64_t total_ns)
 {
     struct str c = str_of(code);
     struct metric_series *s = str_eq(c, STR("200")) ? t->ok[op]
-                              : str_eq(c, STR("206")) && op == JOB_GET
+                              : str_eq(c, STR("206")) && op == STORE_OP_GET
                                   ? t->partial[op]
-                                  : metric_series(t->requests, t->scheme, job_op_name(op), code);
+                                  : metric_series(t->requests, t->scheme, store_op_name(op), code);
     metric_add(s, 1);
     metric_observe(t->seconds[op], (double)total_ns / (double)NS_PER_SECOND);
     if (first_byte_ns)

@@ -61,7 +61,7 @@ static void gcs_close(struct store *s)
 static const char *refuses_name(const struct store_job *job)
 {
     struct str key = job->args.write.key;
-    bool is_new = job->op == JOB_PUT || job->op == JOB_BEGIN;
+    bool is_new = job->op == STORE_OP_PUT || job->op == STORE_OP_BEGIN;
     if (!str_is_utf8(key))
         return "that are not UTF-8";
     return is_new && (str_find(key, '\n') >= 0 || str_find(key, '\r') >= 0) ? "with a line break" : NULL;
@@ -69,10 +69,10 @@ static const char *refuses_name(const struct store_job *job)
 
 static void gcs_start(struct store_job *job)
 {
-    static const struct call_steps *const steps[JOB_OPS] = {
-        [JOB_GET] = &gcs_get_steps,     [JOB_HEAD] = &gcs_head_steps,     [JOB_LIST] = &gcs_list_steps,
-        [JOB_PUT] = &gcs_put_steps,     [JOB_PART] = &gcs_part_steps,     [JOB_ABORT] = &gcs_sweep_steps,
-        [JOB_SWEEP] = &gcs_sweep_steps, [JOB_DELETE] = &gcs_delete_steps,
+    static const struct call_steps *const steps[STORE_OPS] = {
+        [STORE_OP_GET] = &gcs_get_steps,     [STORE_OP_HEAD] = &gcs_head_steps,     [STORE_OP_LIST] = &gcs_list_steps,
+        [STORE_OP_PUT] = &gcs_put_steps,     [STORE_OP_PART] = &gcs_part_steps,     [STORE_OP_ABORT] = &gcs_sweep_steps,
+        [STORE_OP_SWEEP] = &gcs_sweep_steps, [STORE_OP_DELETE] = &gcs_delete_steps,
     };
     struct gcs_job *j = container_of(job, struct gcs_job, call.job);
     j->swept = j->count = j->group = 0;
@@ -85,9 +85,9 @@ static void gcs_start(struct store_job *job)
     if (why) {
         err_set(&j->call.err, ERR_INVALID, "Google Cloud Storage accepts no keys %s", why);
         call_end(&j->call, err_advise(&j->call.err, CIS_KEY_UNSUPPORTED));
-    } else if (job->op == JOB_BEGIN) {
+    } else if (job->op == STORE_OP_BEGIN) {
         gcs_begin_upload(&j->call);
-    } else if (job->op == JOB_COMPLETE) {
+    } else if (job->op == STORE_OP_COMPLETE) {
         gcs_complete(&j->call);
     } else {
         call_go(&j->call, steps[job->op]);
@@ -113,15 +113,15 @@ const struct store_backend backend_gcs = {
              .upload_digest = HASH_CRC32C,
              .part_bytes_min = 1,
              .parts_max = 10000},
-    .permissions = {[JOB_GET] = "storage.objects.get",
-                    [JOB_HEAD] = "storage.objects.get",
-                    [JOB_LIST] = "storage.objects.list",
-                    [JOB_PUT] = "storage.objects.create",
-                    [JOB_PART] = "storage.objects.create",
-                    [JOB_COMPLETE] = "storage.objects.create and storage.objects.get",
-                    [JOB_ABORT] = "storage.objects.delete",
-                    [JOB_SWEEP] = "storage.objects.list",
-                    [JOB_DELETE] = "storage.objects.delete"},
+    .permissions = {[STORE_OP_GET] = "storage.objects.get",
+                    [STORE_OP_HEAD] = "storage.objects.get",
+                    [STORE_OP_LIST] = "storage.objects.list",
+                    [STORE_OP_PUT] = "storage.objects.create",
+                    [STORE_OP_PART] = "storage.objects.create",
+                    [STORE_OP_COMPLETE] = "storage.objects.create and storage.objects.get",
+                    [STORE_OP_ABORT] = "storage.objects.delete",
+                    [STORE_OP_SWEEP] = "storage.objects.list",
+                    [STORE_OP_DELETE] = "storage.objects.delete"},
     .job_size = sizeof(struct gcs_job),
     .open = gcs_open,
     .close = gcs_close,

@@ -74,7 +74,7 @@ static void read_error(const json *j, struct str *code, struct str *message)
 /* A listing, and an upload in one request, name no object that must exist already. */
 static bool says_no_bucket(const struct store_call *c, int status, struct str message)
 {
-    if (status == 404 && (c->job.op == JOB_LIST || c->job.op == JOB_PUT))
+    if (status == 404 && (c->job.op == STORE_OP_LIST || c->job.op == STORE_OP_PUT))
         return true;
     return status == 404 && str_starts(message, STR("The specified bucket does not exist"));
 }

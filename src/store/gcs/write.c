@@ -84,7 +84,7 @@ static void owner_head_done(struct store_call *c, const struct store_reply *r)
         call_end_contradicted(c);
     } else if (is_missing || (r->code == 0 && !call_is_ours(c, r))) {
         call_end_exists(c);
-    } else if (r->code == 0 && c->job.op == JOB_COMPLETE) {
+    } else if (r->code == 0 && c->job.op == STORE_OP_COMPLETE) {
         call_adopt(c, r);
         published(c);
     } else {
@@ -381,7 +381,7 @@ static void sweep_prefix(const struct store_call *c, struct sbuf *ret)
     sbuf_init(ret, 256);
     upload_id_of_key(c->job.args.write.key, ours);
     sbuf_adds(ret, GCS_HIDDEN);
-    if (c->job.op == JOB_SWEEP)
+    if (c->job.op == STORE_OP_SWEEP)
         sbuf_adds(ret, ours);
     else
         sbuf_addf(ret, "%.*s/", (int)min_u64(c->job.args.write.upload_id.len, UPLOAD_ID_LEN),

@@ -77,7 +77,7 @@ static void local_start(struct store_job *job)
     sbuf_init(&j->token, PATH_MAX + 32);
     sbuf_init(&j->skipped, PATH_MAX);
     hash_init(&j->hash);
-    if (job->op <= JOB_LIST)
+    if (job->op <= STORE_OP_LIST)
         local_read_start(j);
     else
         local_write_start(j);

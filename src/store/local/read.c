@@ -285,9 +285,9 @@ static int visit_list(struct local_job *j, struct err *err)
 
 void local_read_start(struct local_job *j)
 {
-    if (j->job.op == JOB_GET)
+    if (j->job.op == STORE_OP_GET)
         local_visit_paced(j, min_u64(j->job.args.len, LOCAL_CHUNK), visit_read, give);
-    else if (j->job.op == JOB_HEAD)
+    else if (j->job.op == STORE_OP_HEAD)
         local_visit(j, visit_head, headed);
     else
         local_visit(j, visit_list, local_end_well);

@@ -53,7 +53,7 @@ static int remove_forgotten(const struct local_job *j, struct err *err)
 
 static int create_temporary(struct local_job *j, struct err *err)
 {
-    bool is_put = j->job.op == JOB_PUT;
+    bool is_put = j->job.op == STORE_OP_PUT;
     int r = is_put ? remove_forgotten(j, err) : 0;
     if (r < 0)
         return r;
@@ -83,9 +83,9 @@ static int make_hidden(struct local_job *j, int root, local_visit_fn *make, stru
 /* Creates j->name, which is also the upload ID. */
 static int make_temporary(struct local_job *j, int root, struct err *err)
 {
-    if (j->job.op == JOB_PUT && make_nameless(j, root))
+    if (j->job.op == STORE_OP_PUT && make_nameless(j, root))
         return 0;
-    if (j->job.op == JOB_PUT)
+    if (j->job.op == STORE_OP_PUT)
         name_put(j);
     else
         upload_id_make(j->job.args.write.key, j->name);
@@ -317,7 +317,7 @@ static int visit_abandon(struct local_job *j, struct err *err)
 void local_abandon(struct local_job *j, int code)
 {
     j->abandoned = code;
-    if (j->job.op == JOB_PUT && j->fd >= 0)
+    if (j->job.op == STORE_OP_PUT && j->fd >= 0)
         local_visit(j, visit_abandon, NULL);
     else
         local_end(j, code);
@@ -361,7 +361,7 @@ static void next_chunk(struct local_job *j)
     if (r < 0)
         local_abandon(j, r);
     else
-        local_visit_paced(j, j->filled, j->job.op == JOB_PUT ? visit_put : visit_part, written);
+        local_visit_paced(j, j->filled, j->job.op == STORE_OP_PUT ? visit_put : visit_part, written);
 }
 
 /* ---- uploads of many parts --------------------------------------------------------------------------------------- */
@@ -480,9 +480,9 @@ static int visit_delete(struct local_job *j, struct err *err)
 
 void local_write_start(struct local_job *j)
 {
-    static local_visit_fn *const visits[JOB_OPS] = {
-        [JOB_BEGIN] = visit_begin, [JOB_COMPLETE] = visit_complete, [JOB_ABORT] = visit_abort,
-        [JOB_SWEEP] = visit_sweep, [JOB_DELETE] = visit_delete,
+    static local_visit_fn *const visits[STORE_OPS] = {
+        [STORE_OP_BEGIN] = visit_begin, [STORE_OP_COMPLETE] = visit_complete, [STORE_OP_ABORT] = visit_abort,
+        [STORE_OP_SWEEP] = visit_sweep, [STORE_OP_DELETE] = visit_delete,
     };
     int r = path_check(j->job.args.write.key, &j->err);
     if (r < 0)

@@ -98,11 +98,13 @@ static void s3_close(struct store *s)
 
 static void s3_start(struct store_job *job)
 {
-    static const struct call_steps *const steps[JOB_OPS] = {
-        [JOB_GET] = &s3_get_steps,     [JOB_HEAD] = &s3_head_steps,         [JOB_LIST] = &s3_list_steps,
-        [JOB_PUT] = &s3_put_steps,     [JOB_PROBE] = &s3_probe_steps,       [JOB_BEGIN] = &s3_begin_steps,
-        [JOB_PART] = &s3_part_steps,   [JOB_COMPLETE] = &s3_complete_steps, [JOB_ABORT] = &s3_abort_steps,
-        [JOB_SWEEP] = &s3_sweep_steps, [JOB_DELETE] = &s3_delete_steps,
+    static const struct call_steps *const steps[STORE_OPS] = {
+        [STORE_OP_GET] = &s3_get_steps,       [STORE_OP_HEAD] = &s3_head_steps,
+        [STORE_OP_LIST] = &s3_list_steps,     [STORE_OP_PUT] = &s3_put_steps,
+        [STORE_OP_PROBE] = &s3_probe_steps,   [STORE_OP_BEGIN] = &s3_begin_steps,
+        [STORE_OP_PART] = &s3_part_steps,     [STORE_OP_COMPLETE] = &s3_complete_steps,
+        [STORE_OP_ABORT] = &s3_abort_steps,   [STORE_OP_SWEEP] = &s3_sweep_steps,
+        [STORE_OP_DELETE] = &s3_delete_steps,
     };
     struct s3_job *j = container_of(job, struct s3_job, call.job);
     object_page_init(&j->page);
@@ -133,17 +135,17 @@ const struct store_backend backend_s3 = {
              .upload_digest = HASH_CRC64NVME,
              .part_bytes_min = 5 << 20,
              .parts_max = 10000},
-    .permissions = {[JOB_GET] = "s3:GetObject",
-                    [JOB_HEAD] = "s3:GetObject (or s3:ListBucket, if there is no such object)",
-                    [JOB_LIST] = "s3:ListBucket",
-                    [JOB_PUT] = "s3:PutObject",
-                    [JOB_PROBE] = "s3:PutObject",
-                    [JOB_BEGIN] = "s3:PutObject",
-                    [JOB_PART] = "s3:PutObject",
-                    [JOB_COMPLETE] = "s3:PutObject",
-                    [JOB_ABORT] = "s3:AbortMultipartUpload",
-                    [JOB_SWEEP] = "s3:ListBucketMultipartUploads",
-                    [JOB_DELETE] = "s3:DeleteObject"},
+    .permissions = {[STORE_OP_GET] = "s3:GetObject",
+                    [STORE_OP_HEAD] = "s3:GetObject (or s3:ListBucket, if there is no such object)",
+                    [STORE_OP_LIST] = "s3:ListBucket",
+                    [STORE_OP_PUT] = "s3:PutObject",
+                    [STORE_OP_PROBE] = "s3:PutObject",
+                    [STORE_OP_BEGIN] = "s3:PutObject",
+                    [STORE_OP_PART] = "s3:PutObject",
+                    [STORE_OP_COMPLETE] = "s3:PutObject",
+                    [STORE_OP_ABORT] = "s3:AbortMultipartUpload",
+                    [STORE_OP_SWEEP] = "s3:ListBucketMultipartUploads",
+                    [STORE_OP_DELETE] = "s3:DeleteObject"},
     .job_size = sizeof(struct s3_job),
     .open = s3_open,
     .close = s3_close,

@@ -8,7 +8,7 @@
 static atomic_uchar *knowledge(const struct store_call *c)
 {
     struct s3 *s3 = c->job.store->self;
-    return &s3->known[c->job.op == JOB_COMPLETE][c->job.args.write.condition == STORE_IF_SAME];
+    return &s3->known[c->job.op == STORE_OP_COMPLETE][c->job.args.write.condition == STORE_IF_SAME];
 }
 
 static bool has_condition(const struct store_call *c)
@@ -71,7 +71,7 @@ static void first_head_done(struct store_call *c, const struct store_reply *r)
 
 bool s3_look_first(struct store_call *c)
 {
-    bool is_write = c->job.op == JOB_PUT || c->job.op == JOB_COMPLETE;
+    bool is_write = c->job.op == STORE_OP_PUT || c->job.op == STORE_OP_COMPLETE;
     if (!is_write || c->job.args.write.condition == STORE_IF_ANY)
         return false;
     enum s3_knowledge known = atomic_load(knowledge(c));
@@ -87,7 +87,7 @@ bool s3_look_first(struct store_call *c)
 bool s3_condition_failed(struct store_call *c, int status)
 {
     const struct s3 *s3 = c->job.store->self;
-    bool is_gone = status == 404 && c->job.op == JOB_PUT && c->job.args.write.condition == STORE_IF_SAME;
+    bool is_gone = status == 404 && c->job.op == STORE_OP_PUT && c->job.args.write.condition == STORE_IF_SAME;
     if (!has_condition(c))
         return false;
     if (status == 412 || is_gone) {

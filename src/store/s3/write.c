@@ -77,9 +77,9 @@ static void keep_version(struct store_call *c)
 
 void s3_end(struct store_call *c, int status)
 {
-    if (c->success && c->job.op == JOB_DELETE)
+    if (c->success && c->job.op == STORE_OP_DELETE)
         keep_version(c);
-    if (c->success || (status == 404 && (c->job.op == JOB_ABORT || c->job.op == JOB_DELETE)))
+    if (c->success || (status == 404 && (c->job.op == STORE_OP_ABORT || c->job.op == STORE_OP_DELETE)))
         call_end(c, 0);
     else
         s3_refused(c, status);

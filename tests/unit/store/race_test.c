@@ -51,7 +51,7 @@ static void submit(struct mail *)
 {
     for (size_t i = 0; i < countof(gets); i++) {
         const struct job_args args = {.write.key = STR("key"), .len = 1000, .rate = i == 0 ? &limit : NULL};
-        gets[i] = job_make(here.store, &here.worker, JOB_GET, &args);
+        gets[i] = job_make(here.store, &here.worker, STORE_OP_GET, &args);
         gets[i]->ctx = &gets[i];
         gets[i]->on_done = over;
         job_submit(gets[i]);

@@ -95,7 +95,7 @@ static int get(struct fake *f, struct store_job *j, struct err *err)
         return err_set(err, ERR_NOT_FOUND, "the key does not exist");
     const struct fake_object *o = &f->objects[at];
     j->reply.object = describe(o);
-    if (j->op == JOB_HEAD)
+    if (j->op == STORE_OP_HEAD)
         return 0;
     if (j->args.offset + j->args.len > o->len)
         return err_set(err, ERR_CHANGED, "the object is shorter than the range");
@@ -143,17 +143,17 @@ static int run(struct store_job *j, struct err *err)
 {
     struct fake *f = j->store->self;
     switch (j->op) {
-    case JOB_GET:
-    case JOB_HEAD:
+    case STORE_OP_GET:
+    case STORE_OP_HEAD:
         return get(f, j, err);
-    case JOB_LIST:
+    case STORE_OP_LIST:
         return list(f, container_of(j, struct fake_job, job));
-    case JOB_PUT:
+    case STORE_OP_PUT:
         return put(f, j, err);
-    case JOB_DELETE:
+    case STORE_OP_DELETE:
         return delete (f, j);
     default:
-        return err_set(err, ERR_UNSUPPORTED, "%s is not supported", job_op_name(j->op));
+        return err_set(err, ERR_UNSUPPORTED, "%s is not supported", store_op_name(j->op));
     }
 }
 
