@@ -13,66 +13,67 @@ enum {
 
 #define TIMEOUT_DEFAULT_NS (30 * NS_PER_SECOND)
 
-struct kube_job *kube_job_start(struct kube *k, const struct kube_request *r, const struct kube_stream *stream)
+struct kube_exchange *kube_exchange_start(struct kube *k, const struct kube_request *r,
+                                          const struct kube_stream *stream)
 {
     assert(loop_is_mine(k->loop));
-    struct kube_job *j = xcalloc(1, sizeof *j);
+    struct kube_exchange *x = xcalloc(1, sizeof *x);
     struct err err;
     uint64_t timeout = r->timeout_ns ? r->timeout_ns : TIMEOUT_DEFAULT_NS;
-    j->kube = k;
-    j->timer.fire = kube_job_timer;
-    j->state = KUBE_JOB_WAITING; /* of a new job */
-    list_add_first(&k->jobs, &j->node);
-    j->request = *r;
-    j->request.body = NULL;
-    j->is_watch = stream != NULL;
+    x->kube = k;
+    x->timer.fire = kube_exchange_timer;
+    x->state = KUBE_EXCHANGE_WAITING; /* of a new exchange */
+    list_add_first(&k->exchanges, &x->node);
+    x->request = *r;
+    x->request.body = NULL;
+    x->is_watch = stream != NULL;
     if (stream)
-        j->stream = (struct kube_stream){
+        x->stream = (struct kube_stream){
             .lasts_ns = stream->lasts_ns, .silence_ns = stream->silence_ns, .on_bytes = stream->on_bytes};
-    sbuf_init(&j->got, k->body_max);
-    j->request.timeout_ns = timeout;
-    j->deadline_ns = loop_now_ns(k->loop) + timeout;
-    if (kube_wire_make(&j->wire, k->server, r, k->manager, &err) < 0) {
-        kube_job_settle(j, &err);
+    sbuf_init(&x->got, k->body_max);
+    x->request.timeout_ns = timeout;
+    x->deadline_ns = loop_now_ns(k->loop) + timeout;
+    if (kube_http_request_make(&x->http, k->server, r, k->manager, &err) < 0) {
+        kube_exchange_settle(x, &err);
     } else if (atomic_load(&k->stopping) && (!r->exempt || !k->web)) {
-        kube_job_settle_cancelled(j, "the client is stopping");
+        kube_exchange_settle_cancelled(x, "the client is stopping");
     } else {
         if (stream) {
-            snprintf(j->wire.what, sizeof j->wire.what, "watch %s", r->resource->plural);
-            kube_wire_add_query(&j->wire.url, "watch", STR("1"));
-            kube_wire_add_query(&j->wire.url, "allowWatchBookmarks", STR("true"));
-            kube_wire_add_query(&j->wire.url, "resourceVersion", stream->resource_version);
+            snprintf(x->http.what, sizeof x->http.what, "watch %s", r->resource->plural);
+            kube_http_request_add_query(&x->http.url, "watch", STR("1"));
+            kube_http_request_add_query(&x->http.url, "allowWatchBookmarks", STR("true"));
+            kube_http_request_add_query(&x->http.url, "resourceVersion", stream->resource_version);
         } else if (r->verb == KUBE_LIST && !r->on_page) {
-            j->gathered = json_new_array();
+            x->gathered = json_new_array();
         }
-        kube_job_queue(j);
+        kube_exchange_queue(x);
     }
-    return j;
+    return x;
 }
 
-struct kube_job *kube_submit(struct kube *k, const struct kube_request *r)
+struct kube_exchange *kube_submit(struct kube *k, const struct kube_request *r)
 {
-    return kube_job_start(k, r, NULL);
+    return kube_exchange_start(k, r, NULL);
 }
 
-void kube_cancel(struct kube_job *j)
+void kube_cancel(struct kube_exchange *x)
 {
-    j->cancelled = true;
-    if (j->state == KUBE_JOB_SENT)
-        web_cancel(j->web);
-    else if (j->state != KUBE_JOB_ENDING)
-        kube_job_settle_cancelled(j, "cancelled");
-    else if (j->reply.code == 0) {
-        json_free(take(&j->reply.object));
-        j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cannot %s: cancelled", j->wire.what);
+    x->cancelled = true;
+    if (x->state == KUBE_EXCHANGE_SENT)
+        web_cancel(x->web);
+    else if (x->state != KUBE_EXCHANGE_ENDING)
+        kube_exchange_settle_cancelled(x, "cancelled");
+    else if (x->reply.code == 0) {
+        json_free(take(&x->reply.object));
+        x->reply.code = err_set(&x->reply.err, ERR_CANCELLED, "cannot %s: cancelled", x->http.what);
     }
 }
 
-void kube_abandon(struct kube_job *j)
+void kube_abandon(struct kube_exchange *x)
 {
-    j->request.on_done = NULL;
-    j->request.on_page = NULL;
-    kube_cancel(j);
+    x->request.on_done = NULL;
+    x->request.on_page = NULL;
+    kube_cancel(x);
 }
 
 /* ---- blocking calls ---------------------------------------------------------------------------------------------- */
@@ -136,11 +137,11 @@ static void stop_delivered(struct mail *m)
 {
     struct kube_stop *stop = container_of(m, struct kube_stop, mail);
     struct kube *k = stop->kube;
-    struct kube_job *j;
+    struct kube_exchange *x;
     if (k) {
-        list_foreach (&k->jobs, j, node)
-            if (!j->request.exempt)
-                kube_cancel(j);
+        list_foreach (&k->exchanges, x, node)
+            if (!x->request.exempt)
+                kube_cancel(x);
         k->stop = NULL;
     }
     free(stop);
@@ -197,13 +198,13 @@ void kube_free(struct kube *k)
         k->stop->kube = NULL;
     if (!atomic_exchange(&k->stopping, true))
         free(k->stop);
-    struct kube_job *j;
-    list_foreach (&k->jobs, j, node)
-        kube_cancel(j);
+    struct kube_exchange *x;
+    list_foreach (&k->exchanges, x, node)
+        kube_cancel(x);
     web_free(take(&k->web)); /* ends the sent ones, also the release of a lease */
     /* A callback may have submitted more, which has failed because the client is stopping. */
-    while ((j = list_first(&k->jobs, struct kube_job, node)) != NULL)
-        kube_job_end(j); // NOLINT(clang-analyzer-unix.Malloc): it removes itself from the list
+    while ((x = list_first(&k->exchanges, struct kube_exchange, node)) != NULL)
+        kube_exchange_end(x); // NOLINT(clang-analyzer-unix.Malloc): it removes itself from the list
     loop_timer_cancel(k->loop, &k->pump);
     bearer_token_done(&k->token);
     free(k->server);

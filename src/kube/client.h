@@ -19,7 +19,7 @@
 #include "util/str.h"
 
 struct kube;
-struct kube_job;
+struct kube_exchange;
 struct kube_lease;
 struct kube_reply;
 
@@ -92,12 +92,12 @@ DEFINE_AUTO(kube, struct kube, kube_free)
 void kube_stop(struct kube *k);
 
 /* Errors go to on_done. The strings are copied. */
-struct kube_job *kube_submit(struct kube *k, const struct kube_request *r);
+struct kube_exchange *kube_submit(struct kube *k, const struct kube_request *r);
 
 /* Calls on_done with ERR_CANCELLED, after this returns. The server may have processed the request. */
-void kube_cancel(struct kube_job *j);
+void kube_cancel(struct kube_exchange *x);
 /* The same without on_done: ctx may be freed. */
-void kube_abandon(struct kube_job *j);
+void kube_abandon(struct kube_exchange *x);
 
 /* Sends the request and waits. Any thread but the loop's. on_page, if set, runs on the loop; on_done is not
  * called. *ret is the caller's; `ret` may be NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_private.h - the jobs of the client. job.c has the queue, the rate, the states and the HTTP exchanges;
- * client.c, on top, the public functions. informer.c adds watches: requests whose reply does not end.
+/* client_private.h - the requests under way, struct kube_exchange. exchange.c has their queue, rate, states and HTTP
+ * exchanges; client.c, on top, the public functions. informer.c adds watches: requests whose reply does not end.
  * home: the client's loop. */
 #pragma once
 
@@ -12,11 +12,11 @@
 #include "token_bucket.h"
 #include <stdatomic.h>
 
-enum kube_job_state {
-    KUBE_JOB_QUEUED,  /* waits for the rate, in order */
-    KUBE_JOB_SENT,    /* in flight */
-    KUBE_JOB_WAITING, /* until its timer queues it again */
-    KUBE_JOB_ENDING,  /* its timer calls on_done with `reply` */
+enum kube_exchange_state {
+    KUBE_EXCHANGE_QUEUED,  /* waits for the rate, in order */
+    KUBE_EXCHANGE_SENT,    /* in flight */
+    KUBE_EXCHANGE_WAITING, /* until its timer queues it again */
+    KUBE_EXCHANGE_ENDING,  /* its timer calls on_done with `reply` */
 };
 
 /* A watch: its reply is a stream. */
@@ -27,20 +27,20 @@ struct kube_stream {
     int (*on_bytes)(void *ctx, const char *bytes, size_t n); /* negative ends it */
 };
 
-struct kube_job {
+struct kube_exchange {
     struct kube *kube;            /* borrowed: it outlives us */
-    struct list_node node;        /* of .jobs */
+    struct list_node node;        /* of .exchanges */
     struct list_node queued_node; /* of .queue, while QUEUED */
-    enum kube_job_state state;
+    enum kube_exchange_state state;
     struct kube_request request; /* its strings are not copied */
     struct kube_stream stream;   /* of a watch */
     bool is_watch;
     bool cancelled;
-    struct kube_wire wire;
+    struct kube_http_request http;
     struct web_job *web; /* while SENT */
     struct timer timer;
     uint64_t deadline_ns; /* of this page */
-    unsigned attempt;     /* number of the page; 1 is the first */
+    unsigned attempt;     /* of this page; 1 is the first */
     unsigned token_turn;  /* number of the token that was sent */
     struct sbuf got;      /* the answer */
     bool fenced;          /* its time is limited by the lease */
@@ -70,21 +70,23 @@ struct kube {
     size_t body_max;
     struct token_bucket bucket;
     struct timer pump;      /* when the rate allows the next request */
-    struct list jobs;       /* all of them: owned */
-    struct list queue;      /* QUEUED jobs, in order */
+    struct list exchanges;  /* all of them: owned */
+    struct list queue;      /* QUEUED exchanges, in order */
     unsigned queued, sent;  /* `sent` without watches and exempt requests */
     struct kube_stop *stop; /* NULL: delivered */
     atomic_bool stopping;
     _Atomic uint64_t requests_sent;
 };
 
-/* job.c */
-void kube_job_queue(struct kube_job *j);                         /* behind those that wait */
-void kube_job_settle(struct kube_job *j, const struct err *err); /* ends it at the loop's next turn; NULL: success */
-void kube_job_settle_cancelled(struct kube_job *j, const char *why);
-void kube_job_end(struct kube_job *j); /* calls on_done and frees */
-void kube_job_timer(struct timer *t);
+/* exchange.c */
+void kube_exchange_queue(struct kube_exchange *x); /* behind those that wait */
+void kube_exchange_settle(struct kube_exchange *x,
+                          const struct err *err); /* ends it at the loop's next turn; NULL: success */
+void kube_exchange_settle_cancelled(struct kube_exchange *x, const char *why);
+void kube_exchange_end(struct kube_exchange *x); /* calls on_done and frees */
+void kube_exchange_timer(struct timer *t);
 void kube_pump_timer(struct timer *t);
 
 /* client.c */
-struct kube_job *kube_job_start(struct kube *k, const struct kube_request *r, const struct kube_stream *stream);
+struct kube_exchange *kube_exchange_start(struct kube *k, const struct kube_request *r,
+                                          const struct kube_stream *stream);

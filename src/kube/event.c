@@ -39,7 +39,7 @@ struct event_series {
     uint64_t wrote_ns;
     char *event; /* owned: the name of the Event object; NULL: none yet */
     bool created;
-    struct kube_job *job;
+    struct kube_exchange *exchange;
 };
 
 /* The mail to the loop. It may outlive the events. */
@@ -66,8 +66,8 @@ struct kube_events {
 
 static void series_free(struct event_series *s)
 {
-    if (s->job)
-        kube_abandon(s->job);
+    if (s->exchange)
+        kube_abandon(s->exchange);
     free(s->ns);
     free(s->name);
     free(s->uid);
@@ -113,7 +113,7 @@ static bool is_final(const struct event_series *s, int code)
 static void on_written(void *ctx, struct kube_reply *r)
 {
     struct event_series *s = ctx;
-    s->job = NULL;
+    s->exchange = NULL;
     bool was_there = s->created;
     s->created = r->code == 0;
     if (r->code == 0) {
@@ -151,14 +151,14 @@ static void write_series(struct event_series *s)
     s->unsent = false;
     s->wrote_ns = loop_now_ns(e->kube->loop);
     /* If the reply is lost, a second event is created: better than none. */
-    s->job = kube_submit(e->kube, &(struct kube_request){.verb = is_new ? KUBE_CREATE : KUBE_MERGE_PATCH,
-                                                         .resource = &kube_events_resource,
-                                                         .ns = s->ns[0] ? str_of(s->ns) : STR("default"),
-                                                         .name = is_new ? STR_NULL : str_of(s->event),
-                                                         .body = j,
-                                                         .timeout_ns = TIMEOUT_NS,
-                                                         .ctx = s,
-                                                         .on_done = on_written});
+    s->exchange = kube_submit(e->kube, &(struct kube_request){.verb = is_new ? KUBE_CREATE : KUBE_MERGE_PATCH,
+                                                              .resource = &kube_events_resource,
+                                                              .ns = s->ns[0] ? str_of(s->ns) : STR("default"),
+                                                              .name = is_new ? STR_NULL : str_of(s->event),
+                                                              .body = j,
+                                                              .timeout_ns = TIMEOUT_NS,
+                                                              .ctx = s,
+                                                              .on_done = on_written});
 }
 
 /* Writes it, or leaves it unsent for the next sweep. */
@@ -171,7 +171,7 @@ static void write_if_allowed(struct event_series *s)
 
 static bool is_pending(const struct event_series *s)
 {
-    return s->unsent || s->job;
+    return s->unsent || s->exchange;
 }
 
 static uint64_t pause_ns(const struct event_series *s)
@@ -188,7 +188,7 @@ static void sweep_due(struct timer *t)
     /* From the least recent: an event that does not recur goes before those that do, which come to the front. */
     for (struct list_node *n = e->recent.last; n; n = n->prev) {
         s = list_entry(n, struct event_series, node);
-        if (s->unsent && !s->job && now - s->wrote_ns >= pause_ns(s))
+        if (s->unsent && !s->exchange && now - s->wrote_ns >= pause_ns(s))
             write_if_allowed(s);
         unsent |= is_pending(s);
     }

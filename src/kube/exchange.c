@@ -17,119 +17,119 @@ enum {
 /* Time beyond the requested end of a watch. */
 #define WATCH_GRACE_NS (15 * NS_PER_SECOND)
 
-static void send_attempt(struct kube_job *j);
+static void send_attempt(struct kube_exchange *x);
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-/* The one place that changes the state of a job. */
-static void job_become(struct kube_job *j, enum kube_job_state next)
+/* The one place that changes the state of an exchange. */
+static void exchange_become(struct kube_exchange *x, enum kube_exchange_state next)
 {
     static const unsigned allowed[] = {
-        [KUBE_JOB_WAITING] =
-            1u << KUBE_JOB_QUEUED | 1u << KUBE_JOB_SENT | 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
-        [KUBE_JOB_QUEUED] = 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
-        [KUBE_JOB_SENT] = 1u << KUBE_JOB_WAITING | 1u << KUBE_JOB_ENDING,
-        [KUBE_JOB_ENDING] = 1u << KUBE_JOB_ENDING,
+        [KUBE_EXCHANGE_WAITING] = 1u << KUBE_EXCHANGE_QUEUED | 1u << KUBE_EXCHANGE_SENT | 1u << KUBE_EXCHANGE_WAITING |
+                                  1u << KUBE_EXCHANGE_ENDING,
+        [KUBE_EXCHANGE_QUEUED] = 1u << KUBE_EXCHANGE_WAITING | 1u << KUBE_EXCHANGE_ENDING,
+        [KUBE_EXCHANGE_SENT] = 1u << KUBE_EXCHANGE_WAITING | 1u << KUBE_EXCHANGE_ENDING,
+        [KUBE_EXCHANGE_ENDING] = 1u << KUBE_EXCHANGE_ENDING,
     };
-    assert(allowed[j->state] >> next & 1);
-    j->state = next;
+    assert(allowed[x->state] >> next & 1);
+    x->state = next;
 }
 
-static void unqueue(struct kube_job *j)
+static void unqueue(struct kube_exchange *x)
 {
-    list_remove(&j->kube->queue, &j->queued_node);
-    j->kube->queued--;
+    list_remove(&x->kube->queue, &x->queued_node);
+    x->kube->queued--;
 }
 
-void kube_job_end(struct kube_job *j)
+void kube_exchange_end(struct kube_exchange *x)
 {
-    struct kube *k = j->kube;
-    loop_timer_cancel(k->loop, &j->timer);
-    list_remove(&k->jobs, &j->node);
-    if (j->request.on_done)
-        j->request.on_done(j->request.ctx, &j->reply);
-    json_free(j->reply.object);
-    json_free(j->gathered);
-    free(j->next_page);
-    kube_wire_done(&j->wire);
-    if (j->got.ptr)
-        explicit_bzero(j->got.ptr, j->got.len);
-    sbuf_done(&j->got);
-    free(j);
+    struct kube *k = x->kube;
+    loop_timer_cancel(k->loop, &x->timer);
+    list_remove(&k->exchanges, &x->node);
+    if (x->request.on_done)
+        x->request.on_done(x->request.ctx, &x->reply);
+    json_free(x->reply.object);
+    json_free(x->gathered);
+    free(x->next_page);
+    kube_http_request_done(&x->http);
+    if (x->got.ptr)
+        explicit_bzero(x->got.ptr, x->got.len);
+    sbuf_done(&x->got);
+    free(x);
 }
 
 /* on_done runs at the loop's next turn, never within the caller's call. */
-void kube_job_settle(struct kube_job *j, const struct err *err)
+void kube_exchange_settle(struct kube_exchange *x, const struct err *err)
 {
-    if (j->state == KUBE_JOB_QUEUED)
-        unqueue(j);
-    job_become(j, KUBE_JOB_ENDING);
-    j->reply.code = err ? err_copy(&j->reply.err, err) : 0;
+    if (x->state == KUBE_EXCHANGE_QUEUED)
+        unqueue(x);
+    exchange_become(x, KUBE_EXCHANGE_ENDING);
+    x->reply.code = err ? err_copy(&x->reply.err, err) : 0;
     if (err)
-        json_free(take(&j->reply.object));
-    loop_timer_set(j->kube->loop, &j->timer, 0);
+        json_free(take(&x->reply.object));
+    loop_timer_set(x->kube->loop, &x->timer, 0);
 }
 
-void kube_job_settle_cancelled(struct kube_job *j, const char *why)
+void kube_exchange_settle_cancelled(struct kube_exchange *x, const char *why)
 {
     struct err err;
-    err_set(&err, ERR_CANCELLED, "cannot %s: %s", j->wire.what, why);
-    kube_job_settle(j, &err);
+    err_set(&err, ERR_CANCELLED, "cannot %s: %s", x->http.what, why);
+    kube_exchange_settle(x, &err);
 }
 
 /* Exempt requests that hang must not hold up the others. */
-static bool counts(const struct kube_job *j)
+static bool counts(const struct kube_exchange *x)
 {
-    return !j->is_watch && !j->request.exempt;
+    return !x->is_watch && !x->request.exempt;
 }
 
 static void pump(struct kube *k)
 {
     uint64_t wait = 0;
-    struct kube_job *j;
-    while ((j = list_first(&k->queue, struct kube_job, queued_node)) != NULL && k->sent < SENT_MAX &&
+    struct kube_exchange *x;
+    while ((x = list_first(&k->queue, struct kube_exchange, queued_node)) != NULL && k->sent < SENT_MAX &&
            (wait = token_bucket_take(&k->bucket, loop_now_ns(k->loop))) == 0) {
-        unqueue(j);
-        send_attempt(j);
+        unqueue(x);
+        send_attempt(x);
     }
-    if (j && wait)
+    if (x && wait)
         loop_timer_set(k->loop, &k->pump, wait);
 }
 
-void kube_job_queue(struct kube_job *j)
+void kube_exchange_queue(struct kube_exchange *x)
 {
-    struct kube *k = j->kube;
+    struct kube *k = x->kube;
     struct err err;
     uint64_t now = loop_now_ns(k->loop);
-    if (j->request.exempt) {
-        send_attempt(j);
+    if (x->request.exempt) {
+        send_attempt(x);
         return;
     }
     if (k->queued >= k->queue_max) {
-        err_fail(&err, ERR_NO_SPACE, CIS_API_LIMIT, "cannot %s: %u requests wait already", j->wire.what, k->queued);
-        kube_job_settle(j, &err);
+        err_fail(&err, ERR_NO_SPACE, CIS_API_LIMIT, "cannot %s: %u requests wait already", x->http.what, k->queued);
+        kube_exchange_settle(x, &err);
         return;
     }
-    job_become(j, KUBE_JOB_QUEUED);
-    list_add(&k->queue, &j->queued_node);
+    exchange_become(x, KUBE_EXCHANGE_QUEUED);
+    list_add(&k->queue, &x->queued_node);
     k->queued++;
-    loop_timer_set(k->loop, &j->timer, j->deadline_ns > now ? j->deadline_ns - now : 0);
+    loop_timer_set(k->loop, &x->timer, x->deadline_ns > now ? x->deadline_ns - now : 0);
     pump(k);
 }
 
 /* Calls on_done, starts another attempt, or gives up a request that waited too long. */
-void kube_job_timer(struct timer *t)
+void kube_exchange_timer(struct timer *t)
 {
-    struct kube_job *j = container_of(t, struct kube_job, timer);
+    struct kube_exchange *x = container_of(t, struct kube_exchange, timer);
     struct err err;
-    if (j->state == KUBE_JOB_ENDING) {
-        kube_job_end(j);
-    } else if (j->state == KUBE_JOB_WAITING) {
-        kube_job_queue(j);
+    if (x->state == KUBE_EXCHANGE_ENDING) {
+        kube_exchange_end(x);
+    } else if (x->state == KUBE_EXCHANGE_WAITING) {
+        kube_exchange_queue(x);
     } else {
         err_fail(&err, ERR_TIMEOUT, CIS_API_LIMIT, "cannot %s: timeout while waiting for the request rate",
-                 j->wire.what);
-        kube_job_settle(j, &err);
+                 x->http.what);
+        kube_exchange_settle(x, &err);
     }
 }
 
@@ -149,245 +149,245 @@ static bool is_safe_to_repeat(enum kube_verb v)
 
 static int on_body(void *ctx, const char *bytes, size_t len)
 {
-    struct kube_job *j = ctx;
-    if (j->is_watch && web_status(j->web) == 200)
-        return j->stream.on_bytes(j->request.ctx, bytes, len);
-    sbuf_add(&j->got, (struct str){bytes, len});
-    return j->got.overflow ? -ERR_NO_SPACE : 0;
+    struct kube_exchange *x = ctx;
+    if (x->is_watch && web_status(x->web) == 200)
+        return x->stream.on_bytes(x->request.ctx, bytes, len);
+    sbuf_add(&x->got, (struct str){bytes, len});
+    return x->got.overflow ? -ERR_NO_SPACE : 0;
 }
 
 static void on_answer(void *ctx, const struct web_result *r);
 
-static void add_page(struct kube_job *j, struct sbuf *url)
+static void add_page(struct kube_exchange *x, struct sbuf *url)
 {
-    char seconds[24];
-    sbuf_add(url, sbuf_str(&j->wire.url));
-    if (j->is_watch) {
-        snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)(j->stream.lasts_ns / NS_PER_SECOND));
-        kube_wire_add_query(url, "timeoutSeconds", str_of(seconds));
-    } else if (j->request.verb == KUBE_LIST) {
-        unsigned limit = j->request.page_size ? j->request.page_size : PAGE_DEFAULT;
-        snprintf(seconds, sizeof seconds, "%u", limit);
-        kube_wire_add_query(url, "limit", str_of(seconds));
-        if (j->next_page)
-            kube_wire_add_query(url, "continue", str_of(j->next_page));
+    char number[24];
+    sbuf_add(url, sbuf_str(&x->http.url));
+    if (x->is_watch) {
+        snprintf(number, sizeof number, "%llu", (unsigned long long)(x->stream.lasts_ns / NS_PER_SECOND));
+        kube_http_request_add_query(url, "timeoutSeconds", str_of(number));
+    } else if (x->request.verb == KUBE_LIST) {
+        unsigned limit = x->request.page_size ? x->request.page_size : PAGE_DEFAULT;
+        snprintf(number, sizeof number, "%u", limit);
+        kube_http_request_add_query(url, "limit", str_of(number));
+        if (x->next_page)
+            kube_http_request_add_query(url, "continue", str_of(x->next_page));
     }
 }
 
 /* Timeout of this attempt; 0: no time is left, see *err. */
-static uint64_t time_left(struct kube_job *j, uint64_t now, struct err *err)
+static uint64_t time_left(struct kube_exchange *x, uint64_t now, struct err *err)
 {
-    uint64_t left = j->deadline_ns > now ? j->deadline_ns - now : 0;
-    if (j->is_watch)
-        return j->stream.lasts_ns + WATCH_GRACE_NS;
+    uint64_t left = x->deadline_ns > now ? x->deadline_ns - now : 0;
+    if (x->is_watch)
+        return x->stream.lasts_ns + WATCH_GRACE_NS;
     if (left == 0)
-        err_set(err, ERR_TIMEOUT, "cannot %s: timeout", j->wire.what);
-    if (!j->request.fence)
+        err_set(err, ERR_TIMEOUT, "cannot %s: timeout", x->http.what);
+    if (!x->request.fence)
         return left;
     /* A request that arrives after another replica began to lead would undo its work. */
-    uint64_t lead = kube_lease_left_ns(j->request.fence);
+    uint64_t lead = kube_lease_left_ns(x->request.fence);
     if (lead == 0)
-        err_set(err, ERR_CANCELLED, "cannot %s: the lease has ended", j->wire.what);
-    j->fenced = lead < left;
+        err_set(err, ERR_CANCELLED, "cannot %s: the lease has ended", x->http.what);
+    x->fenced = lead < left;
     return min_u64(left, lead);
 }
 
-static void submit(struct kube_job *j, struct str token, uint64_t left)
+static void submit(struct kube_exchange *x, struct str token, uint64_t left)
 {
-    struct kube *k = j->kube;
+    struct kube *k = x->kube;
     auto_sbuf url, bearer;
     struct web_header headers[4] = {{"Accept", STR("application/json")}, {"User-Agent", str_of(k->user_agent)}};
     size_t count = 2;
     sbuf_init(&url, 2 * URL_MAX);
     sbuf_init(&bearer, 80 << 10);
-    add_page(j, &url);
+    add_page(x, &url);
     if (token.len) {
         sbuf_adds(&bearer, "Bearer ");
         sbuf_add(&bearer, token);
         headers[count++] = (struct web_header){"Authorization", sbuf_str(&bearer)};
     }
-    if (j->wire.content_type)
-        headers[count++] = (struct web_header){"Content-Type", str_of(j->wire.content_type)};
-    j->web = web_submit(k->web, &(struct web_request){.method = j->wire.method,
+    if (x->http.content_type)
+        headers[count++] = (struct web_header){"Content-Type", str_of(x->http.content_type)};
+    x->web = web_submit(k->web, &(struct web_request){.method = x->http.method,
                                                       .url = url.ptr,
                                                       .headers = headers,
                                                       .header_count = count,
-                                                      .body = j->wire.body,
-                                                      .body_len = j->wire.body ? strlen(j->wire.body) : 0,
+                                                      .body = x->http.body,
+                                                      .body_len = x->http.body ? strlen(x->http.body) : 0,
                                                       .timeout_ns = left,
-                                                      .stall_timeout_ns = j->is_watch ? j->stream.silence_ns : left,
-                                                      .ctx = j,
+                                                      .stall_timeout_ns = x->is_watch ? x->stream.silence_ns : left,
+                                                      .ctx = x,
                                                       .on_body = on_body,
                                                       .on_done = on_answer});
     if (bearer.ptr)
         explicit_bzero(bearer.ptr, bearer.len);
 }
 
-static void send_attempt(struct kube_job *j)
+static void send_attempt(struct kube_exchange *x)
 {
-    struct kube *k = j->kube;
+    struct kube *k = x->kube;
     struct err err;
     struct str token = STR_NULL;
     uint64_t now = loop_now_ns(k->loop);
-    loop_timer_cancel(k->loop, &j->timer);
-    job_become(j, KUBE_JOB_WAITING);
-    uint64_t left = time_left(j, now, &err);
+    loop_timer_cancel(k->loop, &x->timer);
+    exchange_become(x, KUBE_EXCHANGE_WAITING);
+    uint64_t left = time_left(x, now, &err);
     if (left == 0 || bearer_token_get(&k->token, now, &token, &err) < 0) {
-        kube_job_settle(j, &err);
+        kube_exchange_settle(x, &err);
         return;
     }
-    sbuf_clear(&j->got);
-    job_become(j, KUBE_JOB_SENT);
-    j->attempt++;
-    j->token_turn = k->token.turn;
-    k->sent += counts(j);
+    sbuf_clear(&x->got);
+    exchange_become(x, KUBE_EXCHANGE_SENT);
+    x->attempt++;
+    x->token_turn = k->token.turn;
+    k->sent += counts(x);
     atomic_fetch_add_explicit(&k->requests_sent, 1, memory_order_relaxed);
-    submit(j, token, left);
+    submit(x, token, left);
 }
 
 /* ---- reply ------------------------------------------------------------------------------------------------------- */
 
 /* Requests the next page; NULL: the first one. */
-static void next_page(struct kube_job *j, char *own_token)
+static void next_page(struct kube_exchange *x, char *own_token)
 {
-    free(j->next_page);
-    j->next_page = own_token;
-    j->attempt = 0;
-    j->deadline_ns = loop_now_ns(j->kube->loop) + j->request.timeout_ns;
-    job_become(j, KUBE_JOB_WAITING);
-    kube_job_queue(j);
+    free(x->next_page);
+    x->next_page = own_token;
+    x->attempt = 0;
+    x->deadline_ns = loop_now_ns(x->kube->loop) + x->request.timeout_ns;
+    exchange_become(x, KUBE_EXCHANGE_WAITING);
+    kube_exchange_queue(x);
 }
 
-static void list_restart(struct kube_job *j)
+static void list_restart(struct kube_exchange *x)
 {
-    j->restarts++;
-    if (j->request.on_page) {
-        j->request.on_page(j->request.ctx, NULL);
+    x->restarts++;
+    if (x->request.on_page) {
+        x->request.on_page(x->request.ctx, NULL);
     } else {
-        json_free(j->gathered);
-        j->gathered = json_new_array();
+        json_free(x->gathered);
+        x->gathered = json_new_array();
     }
-    if (!j->cancelled)
-        next_page(j, NULL);
+    if (!x->cancelled)
+        next_page(x, NULL);
 }
 
 /* Takes the items of the page. True if another page was requested, or the request was cancelled. */
-static bool list_page(struct kube_job *j, json *list)
+static bool list_page(struct kube_exchange *x, json *list)
 {
     auto_json items = json_take_at(list, "items");
     struct str token = json_member_str(json_at(list, "metadata"), "continue");
-    if (items && j->request.on_page)
-        j->request.on_page(j->request.ctx, &items);
+    if (items && x->request.on_page)
+        x->request.on_page(x->request.ctx, &items);
     else if (items)
-        json_extend(j->gathered, take(&items));
-    if (j->cancelled)
+        json_extend(x->gathered, take(&items));
+    if (x->cancelled)
         return true;
     if (token.len)
-        next_page(j, str_dup(token));
+        next_page(x, str_dup(token));
     return token.len > 0;
 }
 
-static void succeed(struct kube_job *j, json *own_object)
+static void succeed(struct kube_exchange *x, json *own_object)
 {
     auto_json object = own_object;
     struct err err;
-    if (j->request.verb == KUBE_LIST) {
+    if (x->request.verb == KUBE_LIST) {
         if (json_at(object, "items") == NULL) {
-            err_set(&err, ERR_CORRUPT, "cannot %s: the reply is not a list", j->wire.what);
-            kube_job_settle(j, &err);
+            err_set(&err, ERR_CORRUPT, "cannot %s: the reply is not a list", x->http.what);
+            kube_exchange_settle(x, &err);
             return;
         }
-        if (list_page(j, object))
+        if (list_page(x, object))
             return;
-        if (j->gathered)
-            json_set(object, "items", take(&j->gathered));
+        if (x->gathered)
+            json_set(object, "items", take(&x->gathered));
     }
-    j->reply.object = take(&object);
-    kube_job_settle(j, NULL);
+    x->reply.object = take(&object);
+    kube_exchange_settle(x, NULL);
 }
 
 /* Computes the wait before a retry. False: *err is final. */
-static bool may_try_again(struct kube_job *j, const struct answer_outcome *out, const struct err *err,
+static bool may_try_again(struct kube_exchange *x, const struct answer_outcome *out, const struct err *err,
                           uint64_t *ret_wait)
 {
-    uint64_t now = loop_now_ns(j->kube->loop);
+    uint64_t now = loop_now_ns(x->kube->loop);
     bool passing =
         err->code == ERR_IO || err->code == ERR_TIMEOUT || err->code == ERR_AGAIN || err->code == ERR_CORRUPT;
-    if (j->cancelled || j->is_watch || j->fenced || j->attempt >= ATTEMPTS_MAX)
+    if (x->cancelled || x->is_watch || x->fenced || x->attempt >= ATTEMPTS_MAX)
         return false;
     if (out->unknown_to_server) {
         *ret_wait = 0;
-        return bearer_token_renewed(&j->kube->token, j->token_turn, now);
+        return bearer_token_renewed(&x->kube->token, x->token_turn, now);
     }
-    if (!out->has_retry_after && (!passing || out->is_expired || !is_safe_to_repeat(j->request.verb)))
+    if (!out->has_retry_after && (!passing || out->is_expired || !is_safe_to_repeat(x->request.verb)))
         return false;
-    *ret_wait = clock_backoff_ns(j->attempt, BACKOFF_BASE_NS, BACKOFF_CAP_NS);
+    *ret_wait = clock_backoff_ns(x->attempt, BACKOFF_BASE_NS, BACKOFF_CAP_NS);
     if (out->has_retry_after) /* plus jitter, so that clients do not return together */
         *ret_wait += out->retry_after_ns;
-    return now + *ret_wait < j->deadline_ns;
+    return now + *ret_wait < x->deadline_ns;
 }
 
 /* The error of libcurl, with the name of the request and the advice for the API server. */
-static void transport_failed(struct kube_job *j, const struct web_result *r, struct err *err)
+static void transport_failed(struct kube_exchange *x, const struct web_result *r, struct err *err)
 {
-    struct str origin = str_of(j->kube->server);
-    if (j->got.overflow) {
-        err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "cannot %s: the reply is longer than %zu bytes", j->wire.what,
-                 j->kube->body_max);
-    } else if (j->fenced && r->err.code == ERR_TIMEOUT) {
-        err_set(err, ERR_CANCELLED, "cannot %s: the lease has ended", j->wire.what);
-    } else if (j->cancelled) {
-        err_set(err, ERR_CANCELLED, "cannot %s: cancelled", j->wire.what);
+    struct str origin = str_of(x->kube->server);
+    if (x->got.overflow) {
+        err_fail(err, ERR_NO_SPACE, CIS_API_LIMIT, "cannot %s: the reply is longer than %zu bytes", x->http.what,
+                 x->kube->body_max);
+    } else if (x->fenced && r->err.code == ERR_TIMEOUT) {
+        err_set(err, ERR_CANCELLED, "cannot %s: the lease has ended", x->http.what);
+    } else if (x->cancelled) {
+        err_set(err, ERR_CANCELLED, "cannot %s: cancelled", x->http.what);
     } else {
         err_copy(err, &r->err);
-        err_wrap(err, "cannot %s", j->wire.what);
+        err_wrap(err, "cannot %s", x->http.what);
         err_advise(err, CIS_API_SERVER_UNREACHABLE, STR_FMT(origin));
     }
 }
 
-static void failed(struct kube_job *j, const struct answer_outcome *out, const struct err *err)
+static void failed(struct kube_exchange *x, const struct answer_outcome *out, const struct err *err)
 {
     uint64_t wait;
-    if (out->is_expired && j->request.verb == KUBE_LIST && j->next_page && j->restarts < RESTARTS_MAX)
-        list_restart(j);
-    else if (may_try_again(j, out, err, &wait)) {
-        job_become(j, KUBE_JOB_WAITING);
-        loop_timer_set(j->kube->loop, &j->timer, wait);
+    if (out->is_expired && x->request.verb == KUBE_LIST && x->next_page && x->restarts < RESTARTS_MAX)
+        list_restart(x);
+    else if (may_try_again(x, out, err, &wait)) {
+        exchange_become(x, KUBE_EXCHANGE_WAITING);
+        loop_timer_set(x->kube->loop, &x->timer, wait);
     } else {
-        kube_job_settle(j, err);
+        kube_exchange_settle(x, err);
     }
 }
 
 static void on_answer(void *ctx, const struct web_result *r)
 {
-    struct kube_job *j = ctx;
-    struct kube *k = j->kube;
+    struct kube_exchange *x = ctx;
+    struct kube *k = x->kube;
     struct answer_outcome out = {0};
     struct err err;
     json *object = NULL;
     int code = -ERR_IO;
-    k->sent -= counts(j);
-    j->reply.status = r->status;
-    job_become(j, KUBE_JOB_WAITING);
+    k->sent -= counts(x);
+    x->reply.status = r->status;
+    exchange_become(x, KUBE_EXCHANGE_WAITING);
     if (r->code < 0) {
-        transport_failed(j, r, &err);
-    } else if (j->is_watch && r->status == 200) {
+        transport_failed(x, r, &err);
+    } else if (x->is_watch && r->status == 200) {
         code = 0; /* the server ends a watch after its time */
     } else {
-        struct answer a = {.what = j->wire.what,
+        struct answer a = {.what = x->http.what,
                            .http = r->status,
-                           .type = web_reply_header(j->web, "Content-Type"),
-                           .retry = web_reply_header(j->web, "Retry-After"),
-                           .body = sbuf_str(&j->got)};
+                           .type = web_reply_header(x->web, "Content-Type"),
+                           .retry = web_reply_header(x->web, "Retry-After"),
+                           .body = sbuf_str(&x->got)};
         code = answer_read(&a, &object, &out, &err);
     }
-    j->web = NULL;
-    sbuf_clear(&j->got);
+    x->web = NULL;
+    sbuf_clear(&x->got);
     if (code < 0)
-        failed(j, &out, &err);
-    else if (j->is_watch)
-        kube_job_settle(j, NULL);
+        failed(x, &out, &err);
+    else if (x->is_watch)
+        kube_exchange_settle(x, NULL);
     else
-        succeed(j, object);
+        succeed(x, object);
     pump(k);
 }

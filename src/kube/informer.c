@@ -82,7 +82,7 @@ static void on_page(void *ctx, json **own_items)
 static void on_listed(void *ctx, struct kube_reply *r)
 {
     struct kube_informer *i = ctx;
-    i->job = NULL;
+    i->exchange = NULL;
     if (r->code == -ERR_NO_SPACE && i->page_size > 1)
         i->page_size /= 2;
     if (r->code < 0 || i->list_failed) {
@@ -116,7 +116,7 @@ static void list(struct kube_informer *i)
     r.page_size = i->page_size;
     r.on_page = on_page;
     informer_copy_begin_list(i);
-    i->job = kube_submit(i->kube, &r);
+    i->exchange = kube_submit(i->kube, &r);
 }
 
 /* ---- the watch --------------------------------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static void on_watched(void *ctx, struct kube_reply *r)
     /* If this side ended the watch, i->err has the cause. */
     struct err err = r->code < 0 && r->status == 200 && i->err.code ? i->err : r->err;
     bool was_silent = r->status == 200 && r->code == -ERR_TIMEOUT; /* there may have been nothing to send */
-    i->job = NULL;
+    i->exchange = NULL;
     if (loop_now_ns(i->kube->loop) - i->watch_began_ns > LASTED_NS)
         i->failures = 0;
     if (r->code < 0 && lost_its_place(i, r->status, &err))
@@ -196,7 +196,7 @@ static void watch(struct kube_informer *i)
     i->err = (struct err){0};
     i->watch_began_ns = loop_now_ns(i->kube->loop);
     const struct kube_request r = request_of(i, on_watched);
-    i->job = kube_job_start(i->kube, &r, &stream);
+    i->exchange = kube_exchange_start(i->kube, &r, &stream);
 }
 
 static void pause_ended(struct timer *t)
@@ -254,8 +254,8 @@ void kube_informer_free(struct kube_informer *i)
         return;
     assert(loop_is_mine(i->kube->loop) && list_is_empty(&i->waiters));
     loop_timer_cancel(i->kube->loop, &i->again);
-    if (i->job)
-        kube_abandon(i->job);
+    if (i->exchange)
+        kube_abandon(i->exchange);
     informer_objects_done(&i->objects);
     line_splitter_done(&i->lines);
     pthread_mutex_destroy(&i->lock);

@@ -21,7 +21,7 @@ struct kube_informer {
     struct kube *kube; /* borrowed: it outlives us */
     struct kube_informer_options options;
     char *ns, *label_selector, *field_selector; /* owned */
-    struct kube_job *job;                       /* the running list or watch */
+    struct kube_exchange *exchange;             /* the running list or watch */
     struct timer again;                         /* the pause between them */
     struct line_splitter lines;                 /* of the watch */
     char *version;                              /* owned: version of the last object; NULL: a list is needed */

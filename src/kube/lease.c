@@ -20,7 +20,7 @@ struct kube_elector {
     char *ns, *name, *identity; /* owned */
     struct timer tick;
     struct timer expiry; /* set while leading */
-    struct kube_job *job;
+    struct kube_exchange *exchange;
     struct kube_informer *watch; /* owned: sees when the lease is released */
     json *object;                /* owned: the lease as last read; NULL: not read */
     uint64_t seen_ns;            /* when its version was first seen */
@@ -127,15 +127,15 @@ static void ask(struct kube_elector *l, enum kube_verb verb, const json *body,
     bool creates = verb == KUBE_CREATE;
     l->asked_ns = clock_boot_ns();
     l->hurried = false;
-    l->job = kube_submit(l->kube, &(struct kube_request){.verb = verb,
-                                                         .resource = &kube_leases,
-                                                         .ns = str_of(l->ns),
-                                                         .name = creates ? STR_NULL : str_of(l->name),
-                                                         .body = body,
-                                                         .exempt = true,
-                                                         .timeout_ns = timeout_ns,
-                                                         .ctx = l,
-                                                         .on_done = on_done});
+    l->exchange = kube_submit(l->kube, &(struct kube_request){.verb = verb,
+                                                              .resource = &kube_leases,
+                                                              .ns = str_of(l->ns),
+                                                              .name = creates ? STR_NULL : str_of(l->name),
+                                                              .body = body,
+                                                              .exempt = true,
+                                                              .timeout_ns = timeout_ns,
+                                                              .ctx = l,
+                                                              .on_done = on_done});
 }
 
 static void release_now(struct kube_elector *l);
@@ -148,7 +148,7 @@ static bool is_race(const struct kube_reply *r)
 /* Common end of all requests. True if the lease is being closed. */
 static bool answered(struct kube_elector *l, const struct kube_reply *r)
 {
-    l->job = NULL;
+    l->exchange = NULL;
     bool is_normal = r->code == 0 || r->code == -ERR_NOT_FOUND || (is_race(r) && !l->raced);
     if (!is_normal && l->options.on_error && !l->releasing)
         l->options.on_error(l->options.ctx, &r->err);
@@ -242,7 +242,7 @@ static void ticked(struct timer *t)
 static void hurry(struct kube_elector *l)
 {
     l->hurried = !l->leading;
-    if (l->hurried && !l->releasing && !l->job)
+    if (l->hurried && !l->releasing && !l->exchange)
         loop_timer_set(l->loop, &l->tick, 0);
 }
 
@@ -277,7 +277,7 @@ static void released(void *ctx, struct kube_reply *r)
 {
     struct kube_elector *l = ctx;
     (void)r; /* if it failed, the lease ends by itself */
-    l->job = NULL;
+    l->exchange = NULL;
     l->on_released(l->options.ctx);
 }
 
@@ -307,7 +307,7 @@ void kube_lease_release(struct kube_lease *lease, void (*on_done)(void *ctx))
     l->on_released = on_done;
     stop_leading(l);
     /* Waits for the running request, which may write our name. */
-    if (!l->job) {
+    if (!l->exchange) {
         l->tick.fire = release_ticked;
         loop_timer_set(l->loop, &l->tick, 0);
     }
@@ -343,8 +343,8 @@ void kube_lease_free(struct kube_lease *own_lease)
     loop_timer_cancel(l->loop, &l->tick);
     stop_leading(l);
     loop_timer_cancel(l->loop, &l->expiry);
-    if (l->job)
-        kube_abandon(l->job);
+    if (l->exchange)
+        kube_abandon(l->exchange);
     kube_informer_free(l->watch);
     json_free(l->object);
     free(l->ns);

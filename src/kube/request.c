@@ -16,7 +16,7 @@ static const struct form {
     [KUBE_APPLY] = {"apply", "PATCH", "application/apply-patch+yaml"}, /* which JSON is */
 };
 
-void kube_wire_add_query(struct sbuf *url, const char *name, struct str value)
+void kube_http_request_add_query(struct sbuf *url, const char *name, struct str value)
 {
     sbuf_addc(url, memchr(url->ptr, '?', url->len) ? '&' : '?');
     sbuf_adds(url, name);
@@ -81,13 +81,13 @@ static void add_queries(struct sbuf *url, const struct kube_request *r, const ch
 {
     bool writes = forms[r->verb].content_type && r->verb != KUBE_DELETE;
     if (writes)
-        kube_wire_add_query(url, "fieldManager", str_of(r->field_manager ? r->field_manager : field_manager));
+        kube_http_request_add_query(url, "fieldManager", str_of(r->field_manager ? r->field_manager : field_manager));
     if (r->verb == KUBE_APPLY && r->force)
-        kube_wire_add_query(url, "force", STR("true"));
+        kube_http_request_add_query(url, "force", STR("true"));
     if (r->label_selector)
-        kube_wire_add_query(url, "labelSelector", str_of(r->label_selector));
+        kube_http_request_add_query(url, "labelSelector", str_of(r->label_selector));
     if (r->field_selector)
-        kube_wire_add_query(url, "fieldSelector", str_of(r->field_selector));
+        kube_http_request_add_query(url, "fieldSelector", str_of(r->field_selector));
 }
 
 static char *delete_options(const struct kube_request *r)
@@ -100,11 +100,11 @@ static char *delete_options(const struct kube_request *r)
     return json_text(j, 0);
 }
 
-int kube_wire_make(struct kube_wire *w, const char *server, const struct kube_request *r, const char *field_manager,
-                   struct err *err)
+int kube_http_request_make(struct kube_http_request *w, const char *server, const struct kube_request *r,
+                           const char *field_manager, struct err *err)
 {
     const struct form *form = &forms[r->verb];
-    *w = (struct kube_wire){.method = form->method, .content_type = form->content_type};
+    *w = (struct kube_http_request){.method = form->method, .content_type = form->content_type};
     sbuf_init(&w->url, URL_MAX);
     snprintf(w->what, sizeof w->what, "%s %s%s%s%s%.*s%s%.*s%s", form->word, r->resource->plural,
              r->subresource ? "/" : "", r->subresource ? r->subresource : "", r->name.len || r->ns.len ? " '" : "",
@@ -126,7 +126,7 @@ int kube_wire_make(struct kube_wire *w, const char *server, const struct kube_re
     return 0;
 }
 
-void kube_wire_done(struct kube_wire *w)
+void kube_http_request_done(struct kube_http_request *w)
 {
     secret_free(take(&w->body)); /* it may hold a Secret, or a token to be reviewed */
     sbuf_done(&w->url);

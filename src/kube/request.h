@@ -4,7 +4,7 @@
 
 #include "kube/client.h"
 
-struct kube_wire {
+struct kube_http_request {
     const char *method;       /* static */
     const char *content_type; /* static; NULL: no body */
     struct sbuf url;          /* without the parameters of a page */
@@ -15,9 +15,9 @@ struct kube_wire {
 enum { URL_MAX = 16 << 10, BODY_MAX = 3 << 20 }; /* the server takes no more than 3 MiB */
 
 /* ERR_INVALID: the request is malformed. Initialises *w in any case. */
-must_check int kube_wire_make(struct kube_wire *w, const char *server, const struct kube_request *r,
-                              const char *field_manager, struct err *err);
-void kube_wire_done(struct kube_wire *w);
+must_check int kube_http_request_make(struct kube_http_request *w, const char *server, const struct kube_request *r,
+                                      const char *field_manager, struct err *err);
+void kube_http_request_done(struct kube_http_request *w);
 
 /* "?name=value" or "&name=value", percent-encoded. */
-void kube_wire_add_query(struct sbuf *url, const char *name, struct str value);
+void kube_http_request_add_query(struct sbuf *url, const char *name, struct str value);

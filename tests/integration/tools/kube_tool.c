@@ -184,7 +184,7 @@ static void on_done(void *ctx, struct kube_reply *r)
 static void submit(struct mail *m)
 {
     struct asked *a = container_of(m, struct asked, mail);
-    struct kube_job *j = kube_submit(kube, &a->request);
+    struct kube_exchange *j = kube_submit(kube, &a->request);
     if (flag_at(a->line, "cancel"))
         kube_cancel(j);
 }

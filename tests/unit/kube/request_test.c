@@ -4,9 +4,9 @@
 
 static void assert_wire(const struct kube_request *r, const char *method, const char *url, const char *body)
 {
-    struct kube_wire w;
+    struct kube_http_request w;
     struct err err;
-    if (kube_wire_make(&w, "https://h", r, "me", &err) < 0)
+    if (kube_http_request_make(&w, "https://h", r, "me", &err) < 0)
         fail_msg("%s", err.text);
     assert_string_equal(w.method, method);
     assert_string_equal(w.url.ptr, url);
@@ -14,7 +14,7 @@ static void assert_wire(const struct kube_request *r, const char *method, const 
         assert_string_equal(w.body, body);
     else
         assert_null(w.body);
-    kube_wire_done(&w);
+    kube_http_request_done(&w);
 }
 
 static void an_objects_path_follows_from_its_resource(void **state)
@@ -78,11 +78,11 @@ static void name_that_changes_the_path_is_refused(void **state)
         {.verb = KUBE_MERGE_PATCH, .resource = &kube_nodes, .name = STR("a")},
     };
     for (size_t i = 0; i < countof(refused); i++) {
-        struct kube_wire w;
+        struct kube_http_request w;
         struct err err;
-        if (kube_wire_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
+        if (kube_http_request_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
             fail_msg("request %zu was taken", i);
-        kube_wire_done(&w);
+        kube_http_request_done(&w);
     }
 }
 
