@@ -3,7 +3,7 @@
 #include "doctor.h"
 #include "cistern.h"
 #include "cli/exit.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 
 static const char usage[] = "Usage: cistern doctor [URI...] [flags]\n\n"
                             "Checks kernel, privileges, limits, FUSE, pools and URIs by trying them. It shows where "
@@ -42,8 +42,8 @@ int verb_doctor(int argc, char **argv)
     }
     flags.purpose.is_source |= !flags.purpose.is_export;
     doctor_machine();
-    struct space_place first;
-    bool has_pool = flags.pools.count > 0 && space_place_parse(flags.pools.items[0], &first, ERR_IGNORED) == 0;
+    struct pool_place first;
+    bool has_pool = flags.pools.count > 0 && pool_place_parse(flags.pools.items[0], &first, ERR_IGNORED) == 0;
     doctor_fuse(has_pool && access(first.path, F_OK) == 0 ? first.path : "/var/tmp");
     for (size_t i = 0; i < flags.pools.count; i++)
         doctor_pool(flags.pools.items[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doctor.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/json.h"
@@ -239,7 +239,7 @@ static int read_identity(int pool, json **ret_json, struct doctor_identity *ret,
     return r < 0 && r != -ERR_NOT_FOUND ? err_wrap(err, "cannot read the pool's identity") : r;
 }
 
-static void check_identity(int pool, const struct space_place *place)
+static void check_identity(int pool, const struct pool_place *place)
 {
     struct err err;
     auto_json j = NULL;
@@ -250,14 +250,14 @@ static void check_identity(int pool, const struct space_place *place)
     int r = read_identity(pool, &j, &c, &err);
     auto_mem char *node = str_dup(r == 0 ? c.node : str_of(host));
     auto_mem char *name = str_dup(r == 0 ? c.pool : STR(NAME_POOL_DEFAULT));
-    struct space_options o = {.path = place->path,
-                              .name = name,
-                              .node = node,
-                              .memory = POOL_RECORDS,
-                              .require_mount = place->require_mount,
-                              .is_ephemeral = place->is_ephemeral};
+    struct pool_options o = {.path = place->path,
+                             .name = name,
+                             .node = node,
+                             .memory = POOL_RECORDS,
+                             .require_mount = place->require_mount,
+                             .is_ephemeral = place->is_ephemeral};
     if (r == 0 || r == -ERR_NOT_FOUND)
-        r = space_examine(&o, &is_new, &err);
+        r = pool_examine(&o, &is_new, &err);
     if (r < 0)
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
     else if (is_new)
@@ -306,9 +306,9 @@ static void check_space(int pool, const char *path)
 void doctor_pool(const char *text)
 {
     struct err err;
-    struct space_place place;
+    struct pool_place place;
     const char *path = place.path;
-    if (space_place_parse(text, &place, &err) < 0) {
+    if (pool_place_parse(text, &place, &err) < 0) {
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
         return;
     }

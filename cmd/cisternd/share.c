@@ -3,7 +3,7 @@
 #include "csi/service.h"
 #include "io/loop.h"
 #include "pool/disks.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 #include "proto/csi.pb-c.h"
 #include "rpc/client.h"
 #include "rpc/server.h"
@@ -44,10 +44,10 @@ static int parse_pool(const char *text, char (*name)[64], char (*path)[PATH_MAX]
 {
     const char *equals = strchr(text, '=');
     struct str given = equals && text[0] != '/' ? (struct str){text, (size_t)(equals - text)} : STR(NAME_POOL_DEFAULT);
-    struct space_place place;
+    struct pool_place place;
     if (given.len == 0 || given.len >= sizeof *name)
         return err_set(err, ERR_INVALID, "--pool '%s' is not [NAME=]DIR[,OPTION...]", text);
-    int r = space_place_parse(equals && text[0] != '/' ? equals + 1 : text, &place, err);
+    int r = pool_place_parse(equals && text[0] != '/' ? equals + 1 : text, &place, err);
     if (r < 0)
         return err_wrap(err, "--pool '%s'", text);
     snprintf(*name, sizeof *name, "%.*s", STR_FMT(given));

@@ -11,7 +11,7 @@ static int check_room(struct control *c, const struct api_volume *v, uint64_t si
 {
     char more[BYTES_TEXT_MAX], there[BYTES_TEXT_MAX];
     auto_api_pool p = NULL;
-    int r = pool_cached(c, v->node, v->pool, &p, err);
+    int r = control_cached_pool(c, v->node, v->pool, &p, err);
     if (r < 0)
         return r;
     if (!p) {

@@ -44,7 +44,7 @@ static int place_anywhere(struct control *c, const struct order_request *o, stru
     struct roomiest_pool s = {.pool = o->volume->pool, .c = c};
     (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_roomiest, &s);
     auto_api_pool best = s.best;
-    int r = best ? pool_takes(best, o->volume->capacity_bytes, err)
+    int r = best ? order_fits_pool(best, o->volume->capacity_bytes, err)
                  : err_set(err, ERR_NO_SPACE, "pool '%s': not found on any node", o->volume->pool);
     if (r == 0)
         *ret = take(&best);
@@ -61,13 +61,13 @@ static int place_at(struct control *c, const struct order_request *o, const stru
         return err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL,
                         "topology key '%s': unsupported, volumes are placed by " NAME_TOPOLOGY_KEY, at->other_key);
     auto_api_pool p = NULL;
-    int r = pool_cached(c, node, o->volume->pool, &p, err);
+    int r = control_cached_pool(c, node, o->volume->pool, &p, err);
     if (r == 0 && !p)
         r = err_fail(err, ERR_NO_SPACE, CIS_NODE_HAS_NO_POOL, "node %s: pool '%s' not found", node, o->volume->pool);
     if (r == 0 && is_unreachable(c, node))
         r = err_fail(err, ERR_NO_SPACE, CIS_NODE_PENDING, "node %s: does not respond", node);
     if (r == 0)
-        r = pool_takes(p, o->volume->capacity_bytes, err);
+        r = order_fits_pool(p, o->volume->capacity_bytes, err);
     if (r == 0)
         *ret = take(&p);
     return r;

@@ -84,7 +84,7 @@ int volume_find(struct control *c, const struct volume_id *id, struct api_volume
 
 /* ---- pools ------------------------------------------------------------------------------------------------------- */
 
-int pool_cached(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err)
+int control_cached_pool(struct control *c, const char *node, const char *pool, struct api_pool **ret, struct err *err)
 {
     char name[API_POOL_NAME_MAX + 1];
     *ret = NULL;

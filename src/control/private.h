@@ -32,8 +32,8 @@ must_check int volume_get(struct control *c, const char *name, struct api_volume
 must_check int object_get(struct control *c, const struct kube_resource *resource, struct str ns, struct str name,
                           json **ret, struct err *err);
 /* The pool from the informer; NULL in *ret if it is missing, or if its Node is gone. */
-must_check int pool_cached(struct control *c, const char *node, const char *pool, struct api_pool **ret,
-                           struct err *err);
+must_check int control_cached_pool(struct control *c, const char *node, const char *pool, struct api_pool **ret,
+                                   struct err *err);
 
 /* Wakes the node to read changed volumes of its pool. Success if the pool is gone. */
 must_check int control_wake_pool(struct control *c, const char *node, const char *pool, struct err *err);

@@ -161,7 +161,7 @@ static int keep_known(void *ctx, struct str, const json *object)
 static int add_node(struct capacity_sum *s, struct err *err)
 {
     auto_api_pool p = NULL;
-    int r = pool_cached(s->c, s->node, s->pool, &p, err);
+    int r = control_cached_pool(s->c, s->node, s->pool, &p, err);
     if (r < 0)
         return r;
     if (p && api_pool_is_healthy(p)) {

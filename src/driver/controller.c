@@ -23,15 +23,15 @@ static int check_topology(struct driver *d, const struct csi_create *q, struct e
 }
 
 /* A name is unique in all pools. A pool that is not open cannot be searched. */
-static int check_other_pools(struct driver *d, const struct space *here, const char *name, struct err *err)
+static int check_other_pools(struct driver *d, const struct pool *here, const char *name, struct err *err)
 {
-    for (size_t i = 0; i < d->space_count; i++) {
+    for (size_t i = 0; i < d->pool_count; i++) {
         auto_volume v = NULL;
-        if (d->spaces[i] == here)
+        if (d->pools[i] == here)
             continue;
-        int r = space_find_name(d->spaces[i], str_of(name), &v, err);
+        int r = pool_find_volume_name(d->pools[i], str_of(name), &v, err);
         if (r == 0)
-            return err_set(err, ERR_EXISTS, "volume '%s': exists already in pool '%s'", name, space_name(d->spaces[i]));
+            return err_set(err, ERR_EXISTS, "volume '%s': exists already in pool '%s'", name, pool_name(d->pools[i]));
         if (r != -ERR_NOT_FOUND && r != -ERR_ABSENT)
             return r;
     }
@@ -57,16 +57,16 @@ static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, 
     struct driver *d = ctx;
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
-    struct space *s;
+    struct pool *p;
     int r = check_topology(d, q, err);
     if (r == 0)
-        r = driver_pool_get(d, q->spec->params.pool, &s, err);
+        r = driver_pool_get(d, q->spec->params.pool, &p, err);
     if (r == 0)
         r = volume_lock_take(&d->locks, rpc_text(call, "/%s", q->name), &lock, err);
     if (r == 0)
-        r = check_other_pools(d, s, q->name, err);
+        r = check_other_pools(d, p, q->name, err);
     if (r == 0)
-        r = space_create(s, q->spec, q->limit_bytes, &v, err);
+        r = pool_create_volume(p, q->spec, q->limit_bytes, &v, err);
     if (r == 0)
         r = begin_hydration(d, v, err);
     if (r < 0)
@@ -79,10 +79,10 @@ static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, 
 
 /* ---- expand and modify ------------------------------------------------------------------------------------------- */
 
-static int check_room(struct space *s, const struct volume *v, uint64_t size, struct err *err)
+static int check_room(struct pool *p, const struct volume *v, uint64_t size, struct err *err)
 {
-    struct space_usage u;
-    int r = space_usage(s, &u, err);
+    struct pool_usage u;
+    int r = pool_usage(p, &u, err);
     if (r < 0)
         return r;
     uint64_t more = size - v->spec->capacity_bytes;
@@ -91,36 +91,36 @@ static int check_room(struct space *s, const struct volume *v, uint64_t size, st
     char wanted[BYTES_TEXT_MAX], there[BYTES_TEXT_MAX];
     return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT,
                     "volume '%s': cannot grow: it needs %s more, pool '%s' has %s available", v->spec->id.text,
-                    bytes_text(more, wanted), space_name(s), bytes_text(u.available_bytes, there));
+                    bytes_text(more, wanted), pool_name(p), bytes_text(u.available_bytes, there));
 }
 
 static int expand(void *ctx, const struct volume_id *id, const Csi__V1__CapacityRange *range, uint64_t *ret_bytes,
                   bool *ret_on_node, struct err *err)
 {
     auto_volume v = NULL;
-    struct space *s;
+    struct pool *p;
     uint64_t limit;
-    int r = driver_find(ctx, id, &s, &v, err);
+    int r = driver_find(ctx, id, &p, &v, err);
     if (r == 0)
         r = caps_size(range, v->spec->capacity_bytes, v->spec->params.max_volume_bytes, ret_bytes, &limit, err);
     if (r < 0)
         return r;
     *ret_on_node = *ret_bytes > v->spec->capacity_bytes;
-    return *ret_on_node ? check_room(s, v, *ret_bytes, err) : 0;
+    return *ret_on_node ? check_room(p, v, *ret_bytes, err) : 0;
 }
 
 static int modify(void *ctx, const struct volume_id *id, struct csi_pairs pairs, struct err *err)
 {
     auto_volume v = NULL;
     auto_volume_lock lock = {0};
-    struct space *s;
-    int r = driver_lock_volume(ctx, id, &lock, &s, &v, err);
+    struct pool *p;
+    int r = driver_lock_volume(ctx, id, &lock, &p, &v, err);
     if (r < 0)
         return r;
-    auto_mem struct space_change *changes = xcalloc(pairs.count + 1, sizeof *changes);
+    auto_mem struct pool_change *changes = xcalloc(pairs.count + 1, sizeof *changes);
     for (size_t i = 0; i < pairs.count; i++)
-        changes[i] = (struct space_change){.key = str_of(pairs.items[i].key), .value = str_of(pairs.items[i].value)};
-    return space_modify(s, id, changes, pairs.count, err);
+        changes[i] = (struct pool_change){.key = str_of(pairs.items[i].key), .value = str_of(pairs.items[i].value)};
+    return pool_modify_volume(p, id, changes, pairs.count, err);
 }
 
 /* ---- get and list ------------------------------------------------------------------------------------------------ */
@@ -129,9 +129,9 @@ static int get(void *ctx, struct rpc_call *call, const struct volume_id *id, str
                struct health *ret_health, struct err *err)
 {
     struct driver *d = ctx;
-    struct space *s;
+    struct pool *p;
     auto_volume v = NULL;
-    int r = driver_find(d, id, &s, &v, err);
+    int r = driver_find(d, id, &p, &v, err);
     if (r < 0)
         return r;
     volume_health(v, ret_health);
@@ -140,23 +140,23 @@ static int get(void *ctx, struct rpc_call *call, const struct volume_id *id, str
 }
 
 /* A volume that is deleted while it is listed counts as healthy. */
-static void add_entry(struct driver *d, const struct space_entry *e, struct csi_page *page)
+static void add_entry(struct driver *d, const struct pool_entry *e, struct csi_page *page)
 {
-    struct space *s;
+    struct pool *p;
     struct health h = {0};
     auto_volume v = NULL;
-    if (driver_find(d, &e->volume_id, &s, &v, ERR_IGNORED) == 0)
+    if (driver_find(d, &e->volume_id, &p, &v, ERR_IGNORED) == 0)
         volume_health(v, &h);
     struct csi_volume shown = volume_of(d, e->volume_id.text, e->capacity_bytes);
     page->add(page, &shown, &h);
 }
 
-static int list_pool(struct driver *d, struct space *s, const char *after, struct csi_page *page, size_t *count,
+static int list_pool(struct driver *d, struct pool *p, const char *after, struct csi_page *page, size_t *count,
                      struct volume_id *last, struct err *err)
 {
-    struct space_entry *entries;
+    struct pool_entry *entries;
     size_t n;
-    int r = space_list(s, str_of(after), page->max + 1 - *count, &entries, &n, err);
+    int r = pool_list_volumes(p, str_of(after), page->max + 1 - *count, &entries, &n, err);
     if (r < 0)
         return r == -ERR_ABSENT ? 0 : r; /* the volumes of the other pools are still listed */
     for (size_t i = 0; i < n && *count < page->max; i++, ++*count) {
@@ -165,7 +165,7 @@ static int list_pool(struct driver *d, struct space *s, const char *after, struc
     }
     if (n > 0 && strcmp(entries[n - 1].volume_id.text, last->text) != 0)
         memcpy(page->next, last->text, sizeof page->next);
-    space_entries_free(entries, n);
+    pool_entries_free(entries, n);
     return 0;
 }
 
@@ -178,14 +178,14 @@ static int list(void *ctx, struct csi_page *page, struct err *err)
     size_t pool = 0, count = 0;
     int r = 0;
     if (after[0]) {
-        struct space *s = volume_id_parse(str_of(after), &last) ? driver_pool_of(d, &last) : NULL;
-        if (!s)
+        struct pool *p = volume_id_parse(str_of(after), &last) ? driver_pool_of(d, &last) : NULL;
+        if (!p)
             return err_set(err, ERR_PENDING, "starting_token '%.64s' is invalid: list again without a token", after);
-        while (d->spaces[pool] != s)
+        while (d->pools[pool] != p)
             pool++;
     }
-    for (; r == 0 && pool < d->space_count && !page->next[0]; pool++) {
-        r = list_pool(d, d->spaces[pool], after, page, &count, &last, err);
+    for (; r == 0 && pool < d->pool_count && !page->next[0]; pool++) {
+        r = list_pool(d, d->pools[pool], after, page, &count, &last, err);
         after = "";
     }
     return r;
@@ -197,11 +197,11 @@ static int capacity(void *ctx, const struct spec *class, const struct csi_place 
                     struct err *err)
 {
     struct driver *d = ctx;
-    struct space_usage u = {0};
-    struct space *s;
-    int r = driver_pool_get(d, class->params.pool, &s, err);
+    struct pool_usage u = {0};
+    struct pool *p;
+    int r = driver_pool_get(d, class->params.pool, &p, err);
     if (r == 0)
-        r = space_usage(s, &u, err);
+        r = pool_usage(p, &u, err);
     if (r < 0 && r != -ERR_ABSENT) /* a pool that is not open has no free space */
         return r;
     ret->is_accessible = !where || is_at(d, where);

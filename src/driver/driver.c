@@ -17,16 +17,16 @@ static bool export_was_cut_short(const struct volume *v)
 }
 
 /* Jobs of an earlier driver may still run and are found by their lock; others are started again. */
-static int resume_volume(struct driver *d, struct space *s, const struct volume_id *id, struct err *err)
+static int resume_volume(struct driver *d, struct pool *p, const struct volume_id *id, struct err *err)
 {
     struct driver_job_view view;
     auto_volume v = NULL;
-    int r = space_find(s, id, &v, err);
+    int r = pool_find_volume(p, id, &v, err);
     if (r < 0)
         return r;
     bool whole = volume_is_hydrated(v), cut = export_was_cut_short(v);
     if (!whole || cut)
-        r = space_attach(s, id, err);
+        r = pool_attach_volume(p, id, err);
     if (r == 0 && !whole)
         r = driver_request_job(d, v, JOB_HYDRATE, false, &view, err);
     if (r == 0 && cut)
@@ -34,59 +34,59 @@ static int resume_volume(struct driver *d, struct space *s, const struct volume_
     return r;
 }
 
-static void resume_one(struct driver *d, struct space *s, const struct volume_id *id)
+static void resume_one(struct driver *d, struct pool *p, const struct volume_id *id)
 {
     struct err err;
-    if (resume_volume(d, s, id, &err) < 0)
+    if (resume_volume(d, p, id, &err) < 0)
         log_err(LOG_WARN, "jobs of a volume cannot be resumed", &err, "volume", id->text, NULL);
 }
 
-static int resume_pool(struct driver *d, struct space *s, struct err *err)
+static int resume_pool(struct driver *d, struct pool *p, struct err *err)
 {
     size_t count;
-    struct space_entry *entries;
-    int r = space_list(s, STR(""), SIZE_MAX, &entries, &count, err);
+    struct pool_entry *entries;
+    int r = pool_list_volumes(p, STR(""), SIZE_MAX, &entries, &count, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++)
-        resume_one(d, s, &entries[i].volume_id);
-    space_entries_free(entries, count);
+        resume_one(d, p, &entries[i].volume_id);
+    pool_entries_free(entries, count);
     return 0;
 }
 
 /* Logs an error that differs from the last one. Under .opening. */
-static void log_open_failure(struct driver *d, const struct space *s, const struct err *why)
+static void log_open_failure(struct driver *d, const struct pool *p, const struct err *why)
 {
     size_t i = 0;
-    while (d->spaces[i] != s)
+    while (d->pools[i] != p)
         i++;
     if (strcmp(d->open_errors[i].text, why->text) != 0)
-        log_err(LOG_ERROR, "pool cannot be opened: retrying", why, "pool", space_name(s), "path", space_path(s), NULL);
+        log_err(LOG_ERROR, "pool cannot be opened: retrying", why, "pool", pool_name(p), "path", pool_path(p), NULL);
     d->open_errors[i] = *why;
 }
 
-static void pool_opened(struct driver *d, struct space *s)
+static void pool_opened(struct driver *d, struct pool *p)
 {
     struct err err;
-    log_event(LOG_INFO, "pool opened", "pool", space_name(s), "path", space_path(s), "uuid", space_uuid(s), "backend",
-              spec_backend_name(space_backend(s)), "why", space_backend_why(s), NULL);
-    if (space_remember(s, &err) < 0)
+    log_event(LOG_INFO, "pool opened", "pool", pool_name(p), "path", pool_path(p), "uuid", pool_uuid(p), "backend",
+              spec_backend_name(pool_backend(p)), "why", pool_backend_why(p), NULL);
+    if (pool_remember(p, &err) < 0)
         log_err(LOG_WARN, "pool identity not saved: a missing disk may not be detected later", &err, "pool",
-                space_name(s), NULL);
-    if (d->jobs && resume_pool(d, s, &err) < 0)
-        log_err(LOG_WARN, "jobs of a pool's volumes cannot be resumed", &err, "pool", space_name(s), NULL);
+                pool_name(p), NULL);
+    if (d->jobs && resume_pool(d, p, &err) < 0)
+        log_err(LOG_WARN, "jobs of a pool's volumes cannot be resumed", &err, "pool", pool_name(p), NULL);
     ticker_wake(d->trash);
 }
 
-int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err)
+int driver_open_pool(struct driver *d, struct pool *p, const struct pool_witness *w, struct err *err)
 {
     pthread_mutex_lock(&d->opening);
-    bool was_open = space_is_open(s);
-    int r = was_open ? 0 : space_open(s, w, err);
+    bool was_open = pool_is_open(p);
+    int r = was_open ? 0 : pool_open(p, w, err);
     if (r < 0)
-        log_open_failure(d, s, err);
+        log_open_failure(d, p, err);
     else if (!was_open)
-        pool_opened(d, s);
+        pool_opened(d, p);
     pthread_mutex_unlock(&d->opening);
     if (r == 0 && !was_open && d->changed)
         d->changed(d->ctx, NULL);
@@ -102,9 +102,9 @@ static uint64_t empty_trash(void *ctx)
     struct driver *d = ctx;
     struct err err;
     uint64_t rest_ns = TICKER_NEVER;
-    for (size_t i = 0; i < d->space_count; i++)
-        if (space_is_open(d->spaces[i]) && space_empty_trash(d->spaces[i], &err) < 0) {
-            log_err(LOG_WARN, "trash cannot be emptied", &err, "pool", space_name(d->spaces[i]), NULL);
+    for (size_t i = 0; i < d->pool_count; i++)
+        if (pool_is_open(d->pools[i]) && pool_empty_trash(d->pools[i], &err) < 0) {
+            log_err(LOG_WARN, "trash cannot be emptied", &err, "pool", pool_name(d->pools[i]), NULL);
             rest_ns = EMPTY_AGAIN_NS;
         }
     return rest_ns; /* pool_opened() and a deletion wake it */
@@ -113,11 +113,11 @@ static uint64_t empty_trash(void *ctx)
 /* Standalone, only the recorded pools show which pool belongs here; on a node the agent asks the API server. */
 static uint64_t open_pools(void *ctx)
 {
-    static const struct space_witness no_earlier_pool = {0};
+    static const struct pool_witness no_earlier_pool = {0};
     struct driver *d = ctx;
     uint64_t again_ns = TICKER_NEVER;
-    for (size_t i = 0; i < d->space_count; i++)
-        if (driver_open_pool(d, d->spaces[i], d->is_node ? NULL : &no_earlier_pool, ERR_IGNORED) < 0)
+    for (size_t i = 0; i < d->pool_count; i++)
+        if (driver_open_pool(d, d->pools[i], d->is_node ? NULL : &no_earlier_pool, ERR_IGNORED) < 0)
             again_ns = OPEN_AGAIN_NS;
     return again_ns;
 }
@@ -126,20 +126,20 @@ static int make_pools(struct driver *d, const struct driver_options *o, struct e
 {
     d->open_errors = xcalloc(o->pool_count, sizeof *d->open_errors);
     for (size_t i = 0; i < o->pool_count; i++) {
-        struct space_options s = {.path = o->pools[i].path,
-                                  .name = o->pools[i].name,
-                                  .node = o->node_id,
-                                  .memory = o->memory,
-                                  .given_up = o->given_up,
-                                  .require_mount = o->pools[i].require_mount,
-                                  .is_ephemeral = o->pools[i].is_ephemeral,
-                                  .disks = o->pools[i].disks,
-                                  .in_cluster = o->is_node,
-                                  .reserve_percent = o->reserve_percent};
-        int r = space_new(&s, &d->spaces[d->space_count], err);
+        struct pool_options s = {.path = o->pools[i].path,
+                                 .name = o->pools[i].name,
+                                 .node = o->node_id,
+                                 .memory = o->memory,
+                                 .given_up = o->given_up,
+                                 .require_mount = o->pools[i].require_mount,
+                                 .is_ephemeral = o->pools[i].is_ephemeral,
+                                 .disks = o->pools[i].disks,
+                                 .in_cluster = o->is_node,
+                                 .reserve_percent = o->reserve_percent};
+        int r = pool_new(&s, &d->pools[d->pool_count], err);
         if (r < 0)
             return err_wrap(err, "pool '%s'", o->pools[i].name);
-        d->space_count++;
+        d->pool_count++;
     }
     return 0;
 }
@@ -160,7 +160,7 @@ static int start_parts(struct driver *d, uint64_t metrics_ns, struct err *err)
         r = ticker_start("pools", open_pools, d, &d->opener, err);
     }
     if (r == 0 && metrics_ns > 0)
-        r = driver_metrics_start(d->node_id, d->spaces, d->space_count, d->keeper_socket, d->mirror, metrics_ns,
+        r = driver_metrics_start(d->node_id, d->pools, d->pool_count, d->keeper_socket, d->mirror, metrics_ns,
                                  &d->metrics, err);
     return r;
 }
@@ -213,8 +213,8 @@ void driver_close(struct driver *own_d)
     mirror_stop(own_d->mirror);
     jobs_stop(own_d->jobs);
     ticker_stop(own_d->trash);
-    for (size_t i = 0; i < own_d->space_count; i++)
-        space_close(own_d->spaces[i]);
+    for (size_t i = 0; i < own_d->pool_count; i++)
+        pool_close(own_d->pools[i]);
     volume_locks_done(&own_d->locks);
     pthread_mutex_destroy(&own_d->opening);
     free(own_d->open_errors);

@@ -12,8 +12,8 @@ enum { DRIVER_POOLS_MAX = 64 };
 struct driver_pool {
     const char *name;                 /* "default" */
     const char *path;                 /* absolute */
-    bool require_mount, is_ephemeral; /* as in pool/space.h */
-    const struct disks_wanted *disks; /* borrowed; as in pool/space.h */
+    bool require_mount, is_ephemeral; /* as in pool/pool.h */
+    const struct disks_wanted *disks; /* borrowed; as in pool/pool.h */
 };
 
 struct driver_options {

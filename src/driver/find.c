@@ -8,21 +8,21 @@
 #include <stdio.h>
 
 /* A volume that was created again after the loss of its disk keeps its id, which names the lost pool. */
-static struct space *adopted_by(struct driver *d, const struct volume_id *id)
+static struct pool *adopted_by(struct driver *d, const struct volume_id *id)
 {
-    for (size_t i = 0; i < d->space_count; i++) {
+    for (size_t i = 0; i < d->pool_count; i++) {
         auto_volume v = NULL;
-        if (space_find(d->spaces[i], id, &v, ERR_IGNORED) == 0)
-            return d->spaces[i];
+        if (pool_find_volume(d->pools[i], id, &v, ERR_IGNORED) == 0)
+            return d->pools[i];
     }
     return NULL;
 }
 
-struct space *driver_pool_of(struct driver *d, const struct volume_id *id)
+struct pool *driver_pool_of(struct driver *d, const struct volume_id *id)
 {
-    for (size_t i = 0; i < d->space_count; i++)
-        if (volume_id_is_of_pool(id, space_uuid(d->spaces[i])))
-            return d->spaces[i];
+    for (size_t i = 0; i < d->pool_count; i++)
+        if (volume_id_is_of_pool(id, pool_uuid(d->pools[i])))
+            return d->pools[i];
     return adopted_by(d, id);
 }
 
@@ -59,8 +59,8 @@ static bool is_given_up(struct driver *d, const char *uuid)
 {
     if (str_is_in(str_of(uuid), str_of(d->given_up), ','))
         return true;
-    for (size_t i = 0; i < d->space_count; i++)
-        if (space_replaces(d->spaces[i], uuid, true))
+    for (size_t i = 0; i < d->pool_count; i++)
+        if (pool_replaces(d->pools[i], uuid, true))
             return true;
     return false;
 }
@@ -74,37 +74,37 @@ static int pool_is_absent(struct driver *d, const struct volume_id *id, struct e
     if (is_given_up(d, uuid))
         return err_fail(err, ERR_NOT_FOUND, CIS_POOL_GIVEN_UP, "volume '%s': not found: its pool %s was given up",
                         id->text, uuid);
-    for (size_t i = 0; i < d->space_count; i++) {
-        if (space_is_open(d->spaces[i]))
-            sbuf_addf(&pools, "; pool '%s' is %s", space_name(d->spaces[i]), space_uuid(d->spaces[i]));
-        else if (space_is_here(d->spaces[i], &why) < 0)
+    for (size_t i = 0; i < d->pool_count; i++) {
+        if (pool_is_open(d->pools[i]))
+            sbuf_addf(&pools, "; pool '%s' is %s", pool_name(d->pools[i]), pool_uuid(d->pools[i]));
+        else if (pool_is_here(d->pools[i], &why) < 0)
             sbuf_addf(&pools, "; %s", why.text);
     }
     return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "volume '%s': its pool %s is missing on this node%s", id->text,
                     uuid, pools.ptr);
 }
 
-int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
+int driver_find(struct driver *d, const struct volume_id *id, struct pool **ret_pool, struct volume **ret,
                 struct err *err)
 {
-    struct space *s = driver_pool_of(d, id);
-    if (!s)
+    struct pool *p = driver_pool_of(d, id);
+    if (!p)
         return pool_is_absent(d, id, err);
-    int r = space_find(s, id, ret, err);
+    int r = pool_find_volume(p, id, ret, err);
     if (r == 0)
-        *ret_space = s;
+        *ret_pool = p;
     if (r == -ERR_CORRUPT && d->changed)
         d->changed(d->ctx, NULL); /* only the order has the volume's name */
     return r;
 }
 
-int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock, struct space **ret_space,
+int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock, struct pool **ret_pool,
                        struct volume **ret, struct err *err)
 {
     auto_volume v = NULL;
     int r = volume_lock_take(&d->locks, id->text, lock, err);
     if (r == 0)
-        r = driver_find(d, id, ret_space, &v, err);
+        r = driver_find(d, id, ret_pool, &v, err);
     if (r == 0)
         r = volume_lock_file(lock, v->dir, v->path, err);
     if (r == 0)
@@ -127,15 +127,15 @@ void driver_volume_changed(struct driver *d, const struct volume *v)
         d->changed(d->ctx, v->spec->name);
 }
 
-int driver_pool_get(struct driver *d, const char *name, struct space **ret, struct err *err)
+int driver_pool_get(struct driver *d, const char *name, struct pool **ret, struct err *err)
 {
-    struct space *found = driver_pool_named(d, name);
+    struct pool *found = driver_pool_named(d, name);
     if (found) {
         *ret = found;
         return 0;
     }
     auto_sbuf names = SBUF(ERR_TEXT_MAX);
-    for (size_t i = 0; i < d->space_count; i++)
-        sbuf_addf(&names, "%s'%s'", i ? ", " : "", space_name(d->spaces[i]));
+    for (size_t i = 0; i < d->pool_count; i++)
+        sbuf_addf(&names, "%s'%s'", i ? ", " : "", pool_name(d->pools[i]));
     return err_set(err, ERR_INVALID, "pool '%s': not found, the pools are %s", name, names.ptr);
 }

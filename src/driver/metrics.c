@@ -111,7 +111,7 @@ struct phase_count {
 };
 
 struct pool_gauges {
-    struct space *space; /* borrowed */
+    struct pool *pool; /* borrowed */
     struct metric_series *capacity, *available, *reserved, *healthy;
     struct phase_count phases[PHASES_MAX]; /* every phase seen so far: one without volumes must become 0 */
     size_t phase_count;
@@ -197,7 +197,7 @@ static void add_volume(struct driver_metrics *g, struct pool_gauges *p, const st
     struct err err;
     auto_volume v = NULL;
     const char *phase = "Unreadable";
-    int r = space_find(p->space, id, &v, &err);
+    int r = pool_find_volume(p->pool, id, &v, &err);
     if (r == -ERR_NOT_FOUND)
         return; /* deleted since it was listed */
     if (r == 0 && read_volume(g, v, sums, &phase, &err) < 0)
@@ -210,8 +210,8 @@ static void add_volume(struct driver_metrics *g, struct pool_gauges *p, const st
 static int add_volumes(struct driver_metrics *g, struct pool_gauges *p, struct node_sums *sums, struct err *err)
 {
     size_t count;
-    struct space_entry *entries;
-    int r = space_list(p->space, STR(""), SIZE_MAX, &entries, &count, err);
+    struct pool_entry *entries;
+    int r = pool_list_volumes(p->pool, STR(""), SIZE_MAX, &entries, &count, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < p->phase_count; i++)
@@ -219,10 +219,10 @@ static int add_volumes(struct driver_metrics *g, struct pool_gauges *p, struct n
     transfer_metrics_begin(g->traffic, (size_t)(p - g->pools));
     for (size_t i = 0; i < count; i++)
         add_volume(g, p, &entries[i].volume_id, sums);
-    space_entries_free(entries, count);
+    pool_entries_free(entries, count);
     transfer_metrics_end(g->traffic);
     for (size_t i = 0; i < p->phase_count; i++)
-        metric_set(metric_series(g->volumes, g->node, space_name(p->space), p->phases[i].phase),
+        metric_set(metric_series(g->volumes, g->node, pool_name(p->pool), p->phases[i].phase),
                    (int64_t)p->phases[i].count);
     return 0;
 }
@@ -236,10 +236,10 @@ static void set_bytes(struct metric_series *s, uint64_t bytes)
 static void add_pool(struct driver_metrics *g, struct pool_gauges *p, struct node_sums *sums)
 {
     struct err err;
-    struct space_usage u;
-    int r = space_is_here(p->space, &err);
+    struct pool_usage u;
+    int r = pool_is_here(p->pool, &err);
     if (r == 0)
-        r = space_usage(p->space, &u, &err);
+        r = pool_usage(p->pool, &u, &err);
     if (r == 0) {
         set_bytes(p->capacity, u.total_bytes);
         set_bytes(p->available, u.available_bytes);
@@ -248,7 +248,7 @@ static void add_pool(struct driver_metrics *g, struct pool_gauges *p, struct nod
     }
     metric_set(p->healthy, r == 0);
     if (r < 0 && !p->is_unhealthy)
-        log_err(LOG_WARN, "pool is not healthy", &err, "pool", space_name(p->space), NULL);
+        log_err(LOG_WARN, "pool is not healthy", &err, "pool", pool_name(p->pool), NULL);
     p->is_unhealthy = r < 0;
 }
 
@@ -287,22 +287,24 @@ static struct metric_series *node_gauge(const struct driver_metrics *g, const ch
     return metric_series(metric_new(METRIC_GAUGE, name, help, "node", NULL), g->node);
 }
 
-static struct metric_series *pool_gauge(const struct driver_metrics *g, const struct space *s, const char *name,
+static struct metric_series *pool_gauge(const struct driver_metrics *g, const struct pool *p, const char *name,
                                         const char *help)
 {
-    return metric_series(metric_new(METRIC_GAUGE, name, help, "node,pool", NULL), g->node, space_name(s));
+    return metric_series(metric_new(METRIC_GAUGE, name, help, "node,pool", NULL), g->node, pool_name(p));
 }
 
-static void add_metrics(struct driver_metrics *g, struct space *const *spaces)
+static void add_metrics(struct driver_metrics *g, struct pool *const *pools)
 {
     for (size_t i = 0; i < g->count; i++) {
-        struct pool_gauges *p = &g->pools[i];
-        struct space *s = p->space = spaces[i];
-        p->capacity = pool_gauge(g, s, "cistern_pool_capacity_bytes", "Size of the pool's disk without the reserve.");
-        p->available = pool_gauge(g, s, "cistern_pool_available_bytes", "Bytes that new volumes can still get.");
-        p->reserved = pool_gauge(g, s, "cistern_pool_reserved_bytes", "Bytes that existing volumes have reserved.");
-        p->healthy = pool_gauge(g, s, "cistern_pool_healthy",
-                                "0: the pool cannot be read or is missing, and its other values are old.");
+        struct pool_gauges *gauges = &g->pools[i];
+        struct pool *p = gauges->pool = pools[i];
+        gauges->capacity =
+            pool_gauge(g, p, "cistern_pool_capacity_bytes", "Size of the pool's disk without the reserve.");
+        gauges->available = pool_gauge(g, p, "cistern_pool_available_bytes", "Bytes that new volumes can still get.");
+        gauges->reserved =
+            pool_gauge(g, p, "cistern_pool_reserved_bytes", "Bytes that existing volumes have reserved.");
+        gauges->healthy = pool_gauge(g, p, "cistern_pool_healthy",
+                                     "0: the pool cannot be read or is missing, and its other values are old.");
     }
     g->volumes = metric_new(METRIC_GAUGE, "cistern_volumes", "Number of volumes.", "node,pool,phase", NULL);
     g->inflight = node_gauge(g, "cistern_hydration_inflight", "Running hydrations.");
@@ -324,7 +326,7 @@ static void driver_metrics_free(struct driver_metrics *own_g)
     free(own_g);
 }
 
-int driver_metrics_start(const char *node, struct space *const *spaces, size_t count, const char *keeper_socket,
+int driver_metrics_start(const char *node, struct pool *const *pools, size_t count, const char *keeper_socket,
                          struct mirror *mirror, uint64_t interval_ns, struct driver_metrics **ret, struct err *err)
 {
     struct driver_metrics *g = xcalloc(1, sizeof *g);
@@ -334,7 +336,7 @@ int driver_metrics_start(const char *node, struct space *const *spaces, size_t c
     g->mounts = mount_metrics_new(node, keeper_socket, mirror);
     g->interval_ns = interval_ns;
     g->traffic = transfer_metrics_new(node);
-    add_metrics(g, spaces);
+    add_metrics(g, pools);
     update_all(g);
     int r = ticker_start("gauges", update, g, &g->ticker, err);
     if (r < 0) {

@@ -4,7 +4,7 @@
 
 #include "export/verdict.h"
 #include "hydrate/status.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 
 struct mirror;
 
@@ -13,9 +13,9 @@ struct mirror;
  * reading takes long they are older: the thread rests 19 times as long as it reads. */
 struct driver_metrics;
 
-/* `spaces`, the keeper's socket and the mirror outlive it; the node's name is copied. The first values are there when
+/* `pools`, the keeper's socket and the mirror outlive it; the node's name is copied. The first values are there when
  * it returns. */
-must_check int driver_metrics_start(const char *node, struct space *const *spaces, size_t count,
+must_check int driver_metrics_start(const char *node, struct pool *const *pools, size_t count,
                                     const char *keeper_socket, struct mirror *mirror, uint64_t interval_ns,
                                     struct driver_metrics **ret, struct err *err);
 void driver_metrics_stop(struct driver_metrics *own_g); /* waits for the running round; NULL is fine */

@@ -4,13 +4,13 @@
 #include "private.h"
 
 /* ERR_NOT_FOUND also for a volume that exists and is not mounted at this path. */
-static int find_at(struct driver *d, const struct volume_id *id, const char *path, struct space **ret_space,
+static int find_at(struct driver *d, const struct volume_id *id, const char *path, struct pool **ret_pool,
                    struct volume **ret, struct err *err)
 {
     auto_volume v = NULL;
     auto_record record = {0};
     bool mounted = false;
-    int r = driver_find(d, id, ret_space, &v, err);
+    int r = driver_find(d, id, ret_pool, &v, err);
     if (r == 0)
         r = record_of(v, &record, err);
     if (r < 0)
@@ -37,9 +37,9 @@ static int stats(void *ctx, const struct volume_id *id, const char *path, Csi__V
                  Csi__V1__VolumeUsage *inodes, struct health *ret_health, struct err *err)
 {
     struct volume_usage u;
-    struct space *s;
+    struct pool *p;
     auto_volume v = NULL;
-    int r = find_at(ctx, id, path, &s, &v, err);
+    int r = find_at(ctx, id, path, &p, &v, err);
     if (r == 0)
         r = volume_usage(v, &u, err);
     if (r < 0)
@@ -56,15 +56,15 @@ static int expand(void *ctx, const struct volume_id *id, const char *path, const
     struct driver *d = ctx;
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
-    struct space *s;
+    struct pool *p;
     uint64_t limit;
     int r = volume_lock_take(&d->locks, id->text, &lock, err);
     if (r == 0)
-        r = find_at(d, id, path, &s, &v, err);
+        r = find_at(d, id, path, &p, &v, err);
     if (r == 0)
         r = caps_size(range, v->spec->capacity_bytes, v->spec->params.max_volume_bytes, ret_bytes, &limit, err);
     if (r == 0 && *ret_bytes > v->spec->capacity_bytes)
-        r = space_grow(s, id, *ret_bytes, err);
+        r = pool_grow_volume(p, id, *ret_bytes, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;
@@ -72,9 +72,9 @@ static int expand(void *ctx, const struct volume_id *id, const char *path, const
 
 static int health(void *ctx, const struct volume_id *id, const char *path, struct health *ret, struct err *err)
 {
-    struct space *s;
+    struct pool *p;
     auto_volume v = NULL;
-    int r = path[0] ? find_at(ctx, id, path, &s, &v, err) : driver_find(ctx, id, &s, &v, err);
+    int r = path[0] ? find_at(ctx, id, path, &p, &v, err) : driver_find(ctx, id, &p, &v, err);
     if (r == 0)
         volume_health(v, ret);
     return r;
@@ -87,10 +87,10 @@ static size_t pool_count(void *ctx)
 
 static int pool_health(void *ctx, size_t pool, const char **ret_name, struct err *err)
 {
-    struct space *s = driver_pool_at(ctx, pool);
-    struct space_usage u;
-    *ret_name = space_name(s);
-    return space_usage(s, &u, err);
+    struct pool *p = driver_pool_at(ctx, pool);
+    struct pool_usage u;
+    *ret_name = pool_name(p);
+    return pool_usage(p, &u, err);
 }
 
 const struct csi_node_ops driver_node_ops = {

@@ -9,8 +9,8 @@
 #include "driver_keeper.h"
 #include "jobs.h"
 #include "metrics.h"
+#include "pool/pool.h"
 #include "pool/record.h"
-#include "pool/space.h"
 #include "util/clock.h"
 #include "volume_lock.h"
 #include <pthread.h>
@@ -20,12 +20,12 @@ struct driver {
     bool is_node;
     void (*changed)(void *ctx, const char *volume_name); /* may be NULL */
     void *ctx;
-    char *node_id;                          /* owned */
-    char *programs;                         /* owned */
-    char *keeper_socket;                    /* owned */
-    char *given_up;                         /* owned */
-    struct space *spaces[DRIVER_POOLS_MAX]; /* owned; open or not */
-    size_t space_count;
+    char *node_id;                        /* owned */
+    char *programs;                       /* owned */
+    char *keeper_socket;                  /* owned */
+    char *given_up;                       /* owned */
+    struct pool *pools[DRIVER_POOLS_MAX]; /* owned; open or not */
+    size_t pool_count;
     pthread_mutex_t opening; /* guards .open_errors and the steps after the opening of a pool */
     struct err *open_errors; /* owned; the last logged error of each pool */
     struct ticker *opener;   /* owned */
@@ -41,11 +41,11 @@ struct driver {
 
 /* ERR_NOT_FOUND: no such volume, or its pool was given up. ERR_ABSENT (CIS_POOL_ABSENT): its pool is not open.
  * ERR_CORRUPT: its record cannot be read. */
-must_check int driver_find(struct driver *d, const struct volume_id *id, struct space **ret_space, struct volume **ret,
+must_check int driver_find(struct driver *d, const struct volume_id *id, struct pool **ret_pool, struct volume **ret,
                            struct err *err);
 /* The same with the volume locked for this call; ERR_PENDING if it is locked. The caller releases `lock`. */
 must_check int driver_lock_volume(struct driver *d, const struct volume_id *id, struct volume_lock *lock,
-                                  struct space **ret_space, struct volume **ret, struct err *err);
+                                  struct pool **ret_pool, struct volume **ret, struct err *err);
 /* May the mounts of a volume be removed after this failure to find it or to read its record? On a node, if it is not
  * there: a pod that still has them must be able to end. Also if its disk failed, so that it can be unmounted. */
 bool driver_may_unmount_unrecorded(const struct driver *d, const struct err *err);
@@ -56,9 +56,9 @@ int64_t driver_unpublished_now_ns(const struct volume *v);
  * mounted, as after a reboot. */
 must_check int driver_record_unmounted(const struct volume *v, const struct record *r, struct err *err);
 /* The open pool that contains volumes of this id, or NULL. */
-struct space *driver_pool_of(struct driver *d, const struct volume_id *id);
+struct pool *driver_pool_of(struct driver *d, const struct volume_id *id);
 /* By the pool's name; ERR_INVALID lists the names. */
-must_check int driver_pool_get(struct driver *d, const char *name, struct space **ret, struct err *err);
+must_check int driver_pool_get(struct driver *d, const char *name, struct pool **ret, struct err *err);
 
 /* ---- progress.c: the state in a volume's files; home: any thread ------------------------------------------------- */
 

@@ -81,11 +81,11 @@ static int drop_unmounted(struct record *have, struct err *err)
 /* The entry is written before the mount: an entry without a mount is harmless. Without an entry, a mounted volume
  * could be deleted, and its writes would not void an older verdict. A mount that is still at the target is dead,
  * see check_targets(). */
-static int publish(struct driver *d, struct space *s, const struct volume *v, struct record *have,
+static int publish(struct driver *d, struct pool *p, const struct volume *v, struct record *have,
                    const struct publish_request *w, struct err *err)
 {
     auto_fd mount = -1;
-    int r = staging_mount_open(d, s, v, have, &mount, err);
+    int r = staging_mount_open(d, p, v, have, &mount, err);
     if (r == 0)
         r = mount_unmount(w->target, 0, true, err);
     if (r == 0)
@@ -130,7 +130,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
     auto_volume_lock lock = {0};
     auto_record before = {0}, have = {0};
     auto_pending_publish pending = {0};
-    struct space *s;
+    struct pool *p;
     struct publish_request w = {.id = id->text,
                                 .staged = q->staging_path,
                                 .target = q->target_path,
@@ -139,7 +139,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
                                 .mount = q};
     bool done;
     pending_publish_begin(&pending, w.id, w.target);
-    int r = driver_find(d, id, &s, &v, err);
+    int r = driver_find(d, id, &p, &v, err);
     if (r == 0)
         r = check_existing(d, v, &w, &before, &done, err);
     if (r < 0 || done)
@@ -156,7 +156,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
         r = check_existing(d, v, &w, &have, &done, err);
     if (r < 0 || done)
         return r;
-    r = publish(d, s, v, &have, &w, err);
+    r = publish(d, p, v, &have, &w, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;
@@ -214,9 +214,9 @@ int driver_unpublish(void *ctx, const struct volume_id *id, const char *path, st
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
     auto_record have = {0};
-    struct space *s;
+    struct pool *p;
     pending_publish_cancel_target(path);
-    int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
+    int r = id ? driver_lock_volume(d, id, &lock, &p, &v, err) : -(int)err->code;
     if (r == 0)
         r = record_of(v, &have, err);
     if (r < 0 && driver_may_unmount_unrecorded(d, err)) {

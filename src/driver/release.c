@@ -19,7 +19,7 @@ struct release {
     struct driver *d;
     const struct release_order *order;
     struct rpc_call *call; /* borrowed; NULL: no caller waits */
-    struct space *s;       /* borrowed; NULL: its pool is not on this machine */
+    struct pool *pool;     /* borrowed; NULL: its pool is not on this machine */
     struct volume *v;      /* owned; NULL: not here, or unreadable */
     enum release_place place;
     struct err found; /* why it is not HERE */
@@ -108,7 +108,7 @@ static int read_unreadable(struct release *w, struct release_facts *f, struct er
 {
     auto_mem char *shown = NULL;
     auto_sbuf data = SBUF(PATH_MAX), directory = SBUF(PATH_MAX);
-    space_add_directory(w->s, w->order->id->text, &directory);
+    pool_add_directory(w->pool, w->order->id->text, &directory);
     sbuf_addf(&data, "%s/" VOLUME_DATA, directory.ptr);
     int r = mount_that_shows(data.ptr, w->order->id->text, &shown, err);
     f->in_use = shown != NULL;
@@ -140,7 +140,7 @@ static int read_facts(struct release *w, struct release_facts *ret, struct err *
 /* Finds the volume and locks it. */
 static int find_volume(struct release *w, struct volume_lock *lock, struct err *err)
 {
-    int r = driver_lock_volume(w->d, w->order->id, lock, &w->s, &w->v, err);
+    int r = driver_lock_volume(w->d, w->order->id, lock, &w->pool, &w->v, err);
     if (r < 0)
         w->found = *err;
     switch (-r) {
@@ -156,7 +156,7 @@ static int find_volume(struct release *w, struct volume_lock *lock, struct err *
     case ERR_CORRUPT:
     case ERR_UNSUPPORTED:
         w->place = RELEASE_UNREADABLE;
-        w->s = driver_pool_of(w->d, w->order->id);
+        w->pool = driver_pool_of(w->d, w->order->id);
         return 0;
     default:
         return r;
@@ -180,9 +180,9 @@ static int seal(struct release *w, struct err *err)
 {
     int r = 0;
     if (w->v->spec->params.access == ACCESS_BIND && w->v->spec->backend == BACKEND_LOOP) {
-        r = space_attach(w->s, &w->v->spec->id, err);
+        r = pool_attach_volume(w->pool, &w->v->spec->id, err);
         if (r == 0)
-            r = space_set_writable(w->s, &w->v->spec->id, false, err);
+            r = pool_set_volume_writable(w->pool, &w->v->spec->id, false, err);
     }
     return r < 0 ? err_wrap(err, "releasing volume '%s'", w->order->id->text) : set_stage(w, RELEASE_SEALED, err);
 }
@@ -203,7 +203,7 @@ static int delete_when_closed(const struct release *w, struct err *err)
 {
     uint64_t end_ns = clock_now_ns() + CLOSE_WAIT_NS;
     int r;
-    while ((r = space_delete(w->s, w->order->id, err)) == -ERR_BUSY || r == -ERR_PENDING)
+    while ((r = pool_delete_volume(w->pool, w->order->id, err)) == -ERR_BUSY || r == -ERR_PENDING)
         if (!w->call || clock_now_ns() >= end_ns || !rpc_sleep_until(w->call, clock_now_ns() + RETRY_NS))
             break;
     return r;
@@ -346,7 +346,7 @@ static int export_first(struct release *w, enum release_step step, struct err *e
     struct driver_job_view job = {.state = JOB_RUNNING};
     int r = 0;
     if (w->record.release == RELEASE_SEALED) {
-        r = space_attach(w->s, &w->v->spec->id, err);
+        r = pool_attach_volume(w->pool, &w->v->spec->id, err);
         if (r == 0)
             r = volume_check_uncovered(w->v, err);
         if (r == 0)

@@ -111,7 +111,7 @@ static int check_bind(const struct volume *v, const struct record *want, struct 
                     "volume '%s': a pod that writes to a bind mount could leave its project quota", id);
 }
 
-static int stage(struct driver *d, struct space *s, const struct volume *v, const struct csi_mount *q,
+static int stage(struct driver *d, struct pool *p, const struct volume *v, const struct csi_mount *q,
                  struct record *want, struct err *err)
 {
     const char *id = v->spec->id.text;
@@ -138,7 +138,7 @@ static int stage(struct driver *d, struct space *s, const struct volume *v, cons
     if (r == 0)
         r = record_write(v->dir, want, err);
     if (r == 0)
-        r = staging_mount_open(d, s, v, want, &mount, err);
+        r = staging_mount_open(d, p, v, want, &mount, err);
     return r < 0 ? err_wrap(err, "staging volume '%s'", id) : 0;
 }
 
@@ -157,14 +157,14 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
     auto_record want = {.read_only = q->read_only, .has_group = q->has_group, .group = q->group};
-    struct space *s;
-    int r = driver_lock_volume(d, id, &lock, &s, &v, err);
+    struct pool *p;
+    int r = driver_lock_volume(d, id, &lock, &p, &v, err);
     if (r == 0)
         r = check_directory(q->staging_path, err);
     want.staged = str_dup(str_of(q->staging_path));
     want.context = q->context.len ? str_dup(q->context) : NULL;
     if (r == 0)
-        r = stage(d, s, v, q, &want, err);
+        r = stage(d, p, v, q, &want, err);
     if (r == 0)
         driver_volume_changed(d, v);
     return r;
@@ -209,8 +209,8 @@ int driver_unstage(void *ctx, const struct volume_id *id, const char *path, stru
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
     auto_record have = {0};
-    struct space *s;
-    int r = id ? driver_lock_volume(d, id, &lock, &s, &v, err) : -(int)err->code;
+    struct pool *p;
+    int r = id ? driver_lock_volume(d, id, &lock, &p, &v, err) : -(int)err->code;
     if (r == 0)
         r = record_of(v, &have, err);
     if (r < 0 && driver_may_unmount_unrecorded(d, err)) {

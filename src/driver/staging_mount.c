@@ -198,25 +198,25 @@ static const char *label_of(const struct volume *v, const struct record *have)
     return NULL;
 }
 
-static int mount_again(struct driver *d, struct space *s, const struct volume *v, const struct record *have,
+static int mount_again(struct driver *d, struct pool *p, const struct volume *v, const struct record *have,
                        struct err *err)
 {
     auto_mem char *data = volume_data_path(v);
     const char *label = label_of(v, have);
     /* A release may have sealed the volume. */
-    int r = have->fuse ? 0 : space_set_writable(s, &v->spec->id, true, err);
+    int r = have->fuse ? 0 : pool_set_volume_writable(p, &v->spec->id, true, err);
     if (r == 0)
-        r = space_attach(s, &v->spec->id, err);
+        r = pool_attach_volume(p, &v->spec->id, err);
     if (r == 0 && !have->fuse)
-        r = space_set_label(s, &v->spec->id, label, err);
+        r = pool_set_volume_label(p, &v->spec->id, label, err);
     if (r < 0)
         return r;
     return have->fuse ? driver_keeper_mount(d->keeper, v->spec, data, have, label, err)
                       : mount_bind(AT_FDCWD, data, have->staged, have->read_only, err);
 }
 
-int staging_mount_open(struct driver *d, struct space *s, const struct volume *v, const struct record *have,
-                       int *ret_fd, struct err *err)
+int staging_mount_open(struct driver *d, struct pool *p, const struct volume *v, const struct record *have, int *ret_fd,
+                       struct err *err)
 {
     enum staging_state found;
     int r = verify(d, v, have, ret_fd, &found, err);
@@ -225,7 +225,7 @@ int staging_mount_open(struct driver *d, struct space *s, const struct volume *v
     if (r < 0 || found == ALIVE)
         return r;
     if (found != FOREIGN)
-        r = mount_again(d, s, v, have, err);
+        r = mount_again(d, p, v, have, err);
     if (r == 0 && found != FOREIGN)
         r = verify(d, v, have, ret_fd, &found, err);
     if (r < 0 || found == ALIVE)

@@ -11,7 +11,7 @@
  * missing, dead (ENOTCONN) or not this volume's, the volume is mounted again first. Pods keep the dead mount. ERR_AGAIN
  * (CIS_MOUNT_UNRESPONSIVE): the mount does not answer in time, or its keeper has just died. ERR_BUSY
  * (CIS_STAGING_NOT_RESTORED): the volume could not be mounted again. */
-must_check int staging_mount_open(struct driver *d, struct space *s, const struct volume *v, const struct record *have,
+must_check int staging_mount_open(struct driver *d, struct pool *p, const struct volume *v, const struct record *have,
                                   int *ret_fd, struct err *err);
 
 /* Is the mount process of the mount at `path` dead? False also for a mount that does not answer in time. */

@@ -12,30 +12,30 @@
 
 size_t driver_pool_count(const struct driver *d)
 {
-    return d->space_count;
+    return d->pool_count;
 }
 
-struct space *driver_pool_at(const struct driver *d, size_t index)
+struct pool *driver_pool_at(const struct driver *d, size_t index)
 {
-    return d->spaces[index];
+    return d->pools[index];
 }
 
-struct space *driver_pool_named(const struct driver *d, const char *name)
+struct pool *driver_pool_named(const struct driver *d, const char *name)
 {
-    for (size_t i = 0; i < d->space_count; i++)
-        if (strcmp(space_name(d->spaces[i]), name) == 0)
-            return d->spaces[i];
+    for (size_t i = 0; i < d->pool_count; i++)
+        if (strcmp(pool_name(d->pools[i]), name) == 0)
+            return d->pools[i];
     return NULL;
 }
 
-int driver_create_volume(struct driver *d, struct space *s, const struct spec *want, struct err *err)
+int driver_create_volume(struct driver *d, struct pool *p, const struct spec *want, struct err *err)
 {
     char key[VOLUME_LOCK_KEY_MAX];
     auto_volume_lock lock = {0};
     auto_volume v = NULL;
     snprintf(key, sizeof key, "/%.*s", VOLUME_LOCK_KEY_MAX - 2, want->name);
     int r = volume_lock_take(&d->locks, key, &lock, err);
-    return r < 0 ? r : space_create(s, want, 0, &v, err);
+    return r < 0 ? r : pool_create_volume(p, want, 0, &v, err);
 }
 
 /* Valid only while no call works on the volume, because an unmount ends the keeper's part first. A restarted keeper
@@ -97,11 +97,11 @@ static bool was_made_empty(int dir, const struct spec *known)
     return hydrate_status_read(dir, s, ERR_IGNORED) < 0 || s->phase != HYDRATE_DONE;
 }
 
-int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err)
+int driver_restore_volume(struct driver *d, struct pool *p, const struct spec *known, struct err *err)
 {
     auto_volume_lock lock = {0};
     auto_sbuf path = SBUF(PATH_MAX);
-    space_add_directory(s, known->id.text, &path);
+    pool_add_directory(p, known->id.text, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: the strings stay the caller's */
     int r = volume_lock_take(&d->locks, known->id.text, &lock, err);
@@ -111,7 +111,7 @@ int driver_restore_volume(struct driver *d, struct space *s, const struct spec *
         return r;
     if (was_made_empty(dir, known))
         made.params.hydration = HYDRATION_NONE;
-    r = space_restore(s, &made, err);
+    r = pool_restore_volume(p, &made, err);
     if (r == 0)
         log_event(LOG_WARN, "volume record was corrupt: written again from its order", "volume", known->id.text, "name",
                   known->name, NULL);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volumes.h - The volumes of this machine for the node's agent, which creates and releases them by orders instead of
  * CSI calls. home: any thread. A change excludes CSI calls for the volume, in this process and in another driver:
- * ERR_PENDING, to be retried. */
+ * ERR_PENDING, to be retried.
+ * Code: volumes.c, driver.c (opening a pool) and release.c. */
 #pragma once
 
 #include "driver/driver.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 #include "spec/release_state.h"
 
 size_t driver_pool_count(const struct driver *d);
-struct space *driver_pool_at(const struct driver *d, size_t index);
+struct pool *driver_pool_at(const struct driver *d, size_t index);
 /* Opens a pool that is not open. `w` is what the API server knows of the pool; NULL opens only a pool that exists.
  * Success if the pool is open already. */
-must_check int driver_open_pool(struct driver *d, struct space *s, const struct space_witness *w, struct err *err);
+must_check int driver_open_pool(struct driver *d, struct pool *p, const struct pool_witness *w, struct err *err);
 /* By its name, or NULL. */
-struct space *driver_pool_named(const struct driver *d, const char *name);
+struct pool *driver_pool_named(const struct driver *d, const char *name);
 
-/* Creates the volume, attached and empty. For an existing volume see space_create(). */
-must_check int driver_create_volume(struct driver *d, struct space *s, const struct spec *want, struct err *err);
+/* Creates the volume, attached and empty. For an existing volume see pool_create_volume(). */
+must_check int driver_create_volume(struct driver *d, struct pool *p, const struct spec *want, struct err *err);
 
 struct volume_use {
     bool staged, published; /* mounted at this moment */
@@ -30,8 +31,8 @@ struct volume_use {
 };
 must_check int driver_volume_use(struct driver *d, const struct volume *v, struct volume_use *ret, struct err *err);
 
-/* Writes volume.json again from the order, as space_restore() does. ERR_PENDING while a call works on the volume. */
-must_check int driver_restore_volume(struct driver *d, struct space *s, const struct spec *known, struct err *err);
+/* Writes volume.json again from the order, as pool_restore_volume() does. ERR_PENDING: a call works on the volume. */
+must_check int driver_restore_volume(struct driver *d, struct pool *p, const struct spec *known, struct err *err);
 
 /* The parts of an order that concern a release. */
 struct release_order {

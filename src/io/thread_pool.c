@@ -58,7 +58,7 @@ static void *pool_run(void *arg)
 }
 
 /* Under the lock, except for the first thread. */
-static int pool_grow(struct thread_pool *p, struct err *err)
+static int grow(struct thread_pool *p, struct err *err)
 {
     char name[16];
     snprintf(name, sizeof name, "pool/%u", p->threads);
@@ -76,7 +76,7 @@ int thread_pool_new(unsigned threads_max, struct thread_pool **ret, struct err *
     pthread_cond_init(&p->more, NULL);
     p->threads_max = threads_max;
     /* With one thread running, the pool works even if the system refuses later threads. */
-    int r = pool_grow(p, err);
+    int r = grow(p, err);
     if (r < 0)
         return r;
     *ret = take(&p);
@@ -91,7 +91,7 @@ void thread_pool_submit(struct thread_pool *p, struct loop *home, struct work *w
     list_add(&p->queue, &w->home_mail.node);
     p->waiting++;
     if (p->waiting > p->idle && p->threads < p->threads_max)
-        (void)pool_grow(p, ERR_IGNORED);
+        (void)grow(p, ERR_IGNORED);
     pthread_cond_signal(&p->more);
 }
 

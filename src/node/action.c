@@ -18,13 +18,13 @@ static enum volume_action for_absent(const struct api_volume *order, const struc
     const char *on_loss = api_volume_parameter(order, "onDataLoss");
     if (was_made(order)) {
         bool again = on_loss && (strcmp(on_loss, "rehydrate") == 0 || strcmp(on_loss, "empty") == 0);
-        if (!f->space || !f->is_replaced)
+        if (!f->pool || !f->is_replaced)
             return ACTION_ABSENT;
         return again ? ACTION_TAKE_OVER : ACTION_LOST;
     }
     if (was_refused(order))
         return ACTION_REFUSED;
-    return f->space && f->id_is_of_pool ? ACTION_MAKE : ACTION_REFUSE;
+    return f->pool && f->id_is_of_pool ? ACTION_MAKE : ACTION_REFUSE;
 }
 
 enum volume_action action_of(const struct api_volume *order, const char *node, const struct observed *f)

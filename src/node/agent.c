@@ -42,14 +42,14 @@ static void on_page(void *ctx, json **own_items)
 }
 
 /* Volumes without an order are kept: the API server may have been restored from a backup. */
-static uint64_t count_unknown(struct agent *a, struct space *s, bool log)
+static uint64_t count_unknown(struct agent *a, struct pool *p, bool log)
 {
     char after[SPEC_ID_LEN + 1] = "";
     size_t count = 0;
     uint64_t unknown = 0;
     do {
-        struct space_entry *entries;
-        if (space_list(s, str_of(after), PAGE, &entries, &count, ERR_IGNORED) < 0)
+        struct pool_entry *entries;
+        if (pool_list_volumes(p, str_of(after), PAGE, &entries, &count, ERR_IGNORED) < 0)
             return unknown;
         for (size_t i = 0; i < count; i++) {
             if (orders_has(a->orders, entries[i].name))
@@ -58,26 +58,26 @@ static uint64_t count_unknown(struct agent *a, struct space *s, bool log)
             if (!log)
                 continue;
             log_event(LOG_WARN, "a volume on the disk has no CisternVolume: it is kept", "volume",
-                      entries[i].volume_id.text, "name", entries[i].name, "pool", space_name(s), NULL);
+                      entries[i].volume_id.text, "name", entries[i].name, "pool", pool_name(p), NULL);
         }
         if (count > 0)
             memcpy(after, entries[count - 1].volume_id.text, sizeof after);
-        space_entries_free(entries, count);
+        pool_entries_free(entries, count);
     } while (count == PAGE);
     return unknown;
 }
 
 static void note_listed(struct agent_pool *p, uint64_t generation)
 {
-    uint64_t unknown = count_unknown(p->agent, p->space, false);
+    uint64_t unknown = count_unknown(p->agent, p->pool, false);
     pthread_mutex_lock(&p->lock);
     bool changed = unknown != p->quarantined;
     p->listed = generation;
     p->quarantined = unknown;
     pthread_mutex_unlock(&p->lock);
     if (changed) /* this runs for every order of the node */
-        (void)count_unknown(p->agent, p->space, true);
-    pool_wake(p);
+        (void)count_unknown(p->agent, p->pool, true);
+    agent_wake_pool(p);
 }
 
 /* Not from the server's cache, which may be older than the generation that started this list. Reconciles changed orders
@@ -145,10 +145,10 @@ static int add_pools(struct agent *a, struct err *err)
     for (size_t i = 0; i < driver_pool_count(a->driver); i++) {
         struct agent_pool *p = &a->pools[i];
         p->agent = a;
-        p->space = driver_pool_at(a->driver, i);
+        p->pool = driver_pool_at(a->driver, i);
         pthread_mutex_init(&p->lock, NULL);
         a->pool_count++;
-        int r = api_pool_name(a->node, space_name(p->space), p->name, err);
+        int r = api_pool_name(a->node, pool_name(p->pool), p->name, err);
         if (r < 0)
             return r;
     }
@@ -174,8 +174,8 @@ static int start(struct agent *a, const struct kube_config *config, struct err *
         return r;
     a->events = kube_events_new(a->kube, &e);
     for (size_t i = 0; i < a->pool_count; i++) {
-        pool_watch(&a->pools[i]);
-        pool_wake(&a->pools[i]);
+        agent_watch_pool(&a->pools[i]);
+        agent_wake_pool(&a->pools[i]);
     }
     kube_queue_add(a->queue, STR(LIST_KEY));
     return loop_start(a->loop, err);

@@ -75,13 +75,13 @@ static int read_usage(struct observed *f, struct err *err)
     int r = volume_usage(f->volume, &f->usage, err);
     if (r != -ERR_BUSY)
         return r;
-    r = space_attach(f->space, &f->volume->spec->id, err);
+    r = pool_attach_volume(f->pool, &f->volume->spec->id, err);
     return r < 0 ? r : volume_usage(f->volume, &f->usage, err);
 }
 
 static int read_volume(struct driver *d, const struct api_volume *order, struct observed *f, struct err *err)
 {
-    int r = space_find(f->space, &order->id, &f->volume, err);
+    int r = pool_find_volume(f->pool, &order->id, &f->volume, err);
     bool may_go = order->release_requested && order->release_discard; /* then its record is not needed */
     if (r == -ERR_NOT_FOUND || r == -ERR_CHANGED || (may_go && (r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED)))
         return 0;
@@ -100,25 +100,25 @@ static int read_volume(struct driver *d, const struct api_volume *order, struct 
     return r;
 }
 
-static bool replaces_last(struct space *s, const struct api_volume *order)
+static bool replaces_last(struct pool *p, const struct api_volume *order)
 {
     char uuid[SPEC_UUID_LEN + 1];
     snprintf(uuid, sizeof uuid, "%.*s", STR_FMT(api_volume_pool_uuid(order)));
-    return strcmp(uuid, space_uuid(s)) == 0 || space_replaces(s, uuid, false);
+    return strcmp(uuid, pool_uuid(p)) == 0 || pool_replaces(p, uuid, false);
 }
 
 int observed_read(struct driver *d, const struct api_volume *order, struct observed *ret, struct err *err)
 {
     auto_observed f = {0};
     verdict_init(&f.verdict);
-    f.space = driver_pool_named(d, order->pool);
-    if (!f.space)
+    f.pool = driver_pool_named(d, order->pool);
+    if (!f.pool)
         err_set(&f.absence, ERR_ABSENT, "pool '%s' is not configured on this node", order->pool);
-    else if (space_is_here(f.space, &f.absence) < 0)
-        f.space = NULL;
-    if (f.space) {
-        f.is_replaced = replaces_last(f.space, order);
-        f.id_is_of_pool = volume_id_is_of_pool(&order->id, space_uuid(f.space));
+    else if (pool_is_here(f.pool, &f.absence) < 0)
+        f.pool = NULL;
+    if (f.pool) {
+        f.is_replaced = replaces_last(f.pool, order);
+        f.id_is_of_pool = volume_id_is_of_pool(&order->id, pool_uuid(f.pool));
         int r = read_volume(d, order, &f, err);
         if (r < 0)
             return err_wrap(err, "volume '%s'", order->meta.name);

@@ -9,7 +9,7 @@
 #include "hydrate/status.h"
 
 struct observed {
-    struct space *space;   /* borrowed: the order's pool; NULL: not here */
+    struct pool *pool;     /* borrowed: the order's pool; NULL: not here */
     struct err absence;    /* why it is not here */
     bool id_is_of_pool;    /* with its present UUID */
     bool is_replaced;      /* the volume's last pool is this one, or one that this pool replaced */

@@ -72,7 +72,7 @@ struct pool_search {
 /* Released volumes, and volumes that were never created, prove nothing. */
 static bool is_evidence(const struct pool_search *s, const struct api_volume *v)
 {
-    return strcmp(v->pool, space_name(s->pool->space)) == 0 && v->status.phase != API_PHASE_RELEASED &&
+    return strcmp(v->pool, pool_name(s->pool->pool)) == 0 && v->status.phase != API_PHASE_RELEASED &&
            !api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
 }
 
@@ -158,7 +158,7 @@ static void set_seen(struct agent_pool *p, const json *object)
     if (is_new)
         kube_queue_add(p->agent->queue, STR(LIST_KEY));
     if (is_given_up)
-        pool_wake(p);
+        agent_wake_pool(p);
 }
 
 static void on_seen(void *ctx, struct str, const json *object)
@@ -166,7 +166,7 @@ static void on_seen(void *ctx, struct str, const json *object)
     set_seen(ctx, object);
 }
 
-void pool_wake(struct agent_pool *p)
+void agent_wake_pool(struct agent_pool *p)
 {
     char key[32];
     snprintf(key, sizeof key, POOL_KEY "%zu", (size_t)(p - p->agent->pools));
@@ -177,7 +177,7 @@ static void on_gone(void *ctx, struct str, const json *)
 {
     struct agent_pool *p = ctx;
     set_exists(p, false);
-    pool_wake(p);
+    agent_wake_pool(p);
 }
 
 static void on_error(void *ctx, const struct err *err, uint64_t wait_ns)
@@ -190,7 +190,7 @@ static void on_error(void *ctx, const struct err *err, uint64_t wait_ns)
 
 /* Watches one object by its name: with a label selector, the API server would test each write against the watch of each
  * node. */
-void pool_watch(struct agent_pool *p)
+void agent_watch_pool(struct agent_pool *p)
 {
     char selector[API_POOL_NAME_MAX + 32];
     snprintf(selector, sizeof selector, "metadata.name=%s", p->name);
@@ -218,7 +218,7 @@ static void send_event(struct agent_pool *p, enum kube_event_type type, const ch
         {.resource = &kube_nodes, .name = node, .uid = node},
         {.resource = &api_pools, .name = str_of(p->name), .uid = uid ? str_of(uid) : STR_NULL}};
     for (size_t i = 0; i < (uid ? 2 : 1); i++)
-        kube_event(p->agent->events, &about[i], type, reason, "pool %s: %s", space_name(p->space), message);
+        kube_event(p->agent->events, &about[i], type, reason, "pool %s: %s", pool_name(p->pool), message);
 }
 
 /* The state of each of its volumes has changed. */
@@ -249,17 +249,17 @@ static void set_health(struct agent_pool *p, struct api_pool *now, int r, const 
 }
 
 /* A pool that is not open keeps its last UUID in the status: the only record of it. */
-static void set_disk(const struct space *s, const struct recorded_pool *w, struct api_pool *now)
+static void set_disk(const struct pool *p, const struct recorded_pool *w, struct api_pool *now)
 {
     struct disk_facts facts;
-    auto_fd dir = open(space_path(s), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd dir = open(pool_path(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0 && disk_probe(dir, &facts, ERR_IGNORED) == 0)
         text_set(&now->fs_type, str_of(facts.fs_type));
-    text_set(&now->path, str_of(space_path(s)));
+    text_set(&now->path, str_of(pool_path(p)));
     text_set(&now->agent_version, str_of(CISTERN_VERSION));
-    if (space_is_open(s)) {
-        text_set(&now->pool_uuid, str_of(space_uuid(s)));
-        text_set(&now->backend, str_of(spec_backend_name(space_backend(s))));
+    if (pool_is_open(p)) {
+        text_set(&now->pool_uuid, str_of(pool_uuid(p)));
+        text_set(&now->backend, str_of(spec_backend_name(pool_backend(p))));
     } else if (w->uuid) {
         text_set(&now->pool_uuid, str_of(w->uuid));
     }
@@ -270,20 +270,20 @@ static struct api_pool *document(const struct agent_pool *p)
     struct api_pool *now = api_pool_new();
     now->meta.name = str_dup(str_of(p->name));
     now->node = str_dup(str_of(p->agent->node));
-    now->pool = str_dup(str_of(space_name(p->space)));
+    now->pool = str_dup(str_of(pool_name(p->pool)));
     return now;
 }
 
 static struct api_pool *observe(struct agent_pool *p, const struct recorded_pool *w)
 {
     struct err err;
-    struct space_usage u = {0};
+    struct pool_usage u = {0};
     struct api_pool *now = document(p);
-    int r = space_is_here(p->space, &err);
+    int r = pool_is_here(p->pool, &err);
     if (r == 0)
-        r = space_usage(p->space, &u, &err);
+        r = pool_usage(p->pool, &u, &err);
     set_health(p, now, r, &err);
-    set_disk(p->space, w, now);
+    set_disk(p->pool, w, now);
     now->capacity_bytes = u.total_bytes;
     now->allocated_bytes = u.allocated_bytes;
     now->available_bytes = u.available_bytes;
@@ -352,9 +352,9 @@ static bool does_exist(struct agent_pool *p)
 static void report_replaced(struct agent_pool *p, const char *uuid, bool given_up)
 {
     char text[256];
-    snprintf(text, sizeof text, "%s replaces %s, %s; the volumes of %s are lost", space_uuid(p->space), uuid,
+    snprintf(text, sizeof text, "%s replaces %s, %s; the volumes of %s are lost", pool_uuid(p->pool), uuid,
              given_up ? "which was given up" : "whose disk was ephemeral", uuid);
-    log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", space_uuid(p->space), "old_uuid", uuid, "cause",
+    log_event(LOG_WARN, "a pool was replaced", "pool", p->name, "uuid", pool_uuid(p->pool), "old_uuid", uuid, "cause",
               given_up ? "given up" : "ephemeral disk", NULL);
     send_event(p, KUBE_WARNING, "PoolReplaced", text);
     wake_volumes(p);
@@ -370,10 +370,10 @@ static int give_up(struct agent_pool *p, struct err *err)
     struct str rest = str_of(list), item;
     while (r == 0 && str_split(&rest, ',', &item)) {
         auto_mem char *uuid = str_dup(str_trim(item));
-        if (!spec_uuid_is_valid(str_of(uuid)) || strcmp(uuid, space_uuid(p->space)) == 0 ||
-            space_replaces(p->space, uuid, true))
+        if (!spec_uuid_is_valid(str_of(uuid)) || strcmp(uuid, pool_uuid(p->pool)) == 0 ||
+            pool_replaces(p->pool, uuid, true))
             continue;
-        r = space_give_up(p->space, uuid, err);
+        r = pool_give_up(p->pool, uuid, err);
         if (r == 0)
             report_replaced(p, uuid, true);
     }
@@ -384,29 +384,29 @@ static int give_up(struct agent_pool *p, struct err *err)
 static int open_pool(struct agent_pool *p, struct recorded_pool *w, struct err *err)
 {
     struct err why;
-    if (driver_open_pool(p->agent->driver, p->space, NULL, &why) == 0)
+    if (driver_open_pool(p->agent->driver, p->pool, NULL, &why) == 0)
         return 0;
-    bool asks = space_asks(p->space);
+    bool asks = pool_asks(p->pool);
     int r = recorded_pool_read(p, asks, w, err);
     if (r < 0 || !asks)
         return r;
-    struct space_witness said = {.uuid = w->uuid, .who = w->who, .given_up = w->given_up};
-    if (driver_open_pool(p->agent->driver, p->space, &said, &why) == 0 && w->uuid &&
-        space_replaces(p->space, w->uuid, false))
-        report_replaced(p, w->uuid, space_replaces(p->space, w->uuid, true));
+    struct pool_witness said = {.uuid = w->uuid, .who = w->who, .given_up = w->given_up};
+    if (driver_open_pool(p->agent->driver, p->pool, &said, &why) == 0 && w->uuid &&
+        pool_replaces(p->pool, w->uuid, false))
+        report_replaced(p, w->uuid, pool_replaces(p->pool, w->uuid, true));
     return 0; /* its health reports why it is not here */
 }
 
 int agent_reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err)
 {
     auto_with(recorded_pool_done) struct recorded_pool w = {0};
-    int opened = space_is_open(p->space) ? give_up(p, err) : open_pool(p, &w, err);
+    int opened = pool_is_open(p->pool) ? give_up(p, err) : open_pool(p, &w, err);
     if (opened < 0)
         return opened;
     /* A volume that was reconciled before its pool was open counts as absent, and nothing else reconciles it again. */
-    if (!p->was_open && space_is_open(p->space))
+    if (!p->was_open && pool_is_open(p->pool))
         wake_volumes(p);
-    p->was_open = space_is_open(p->space);
+    p->was_open = pool_is_open(p->pool);
     bool existed = does_exist(p);
     int r = existed ? 0 : create(p, err);
     if (r < 0)

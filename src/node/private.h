@@ -20,7 +20,7 @@
 /* One CisternPool of this node. */
 struct agent_pool {
     struct agent *agent; /* borrowed */
-    struct space *space; /* borrowed */
+    struct pool *pool;   /* borrowed */
     char name[API_POOL_NAME_MAX + 1];
     struct kube_informer *informer; /* owned */
     pthread_mutex_t lock;           /* guards the members below */
@@ -59,5 +59,5 @@ void agent_volume_moved(void *ctx, const char *name); /* for dir_watch_new() */
 
 /* pool.c */
 must_check int agent_reconcile_pool(struct agent_pool *p, uint64_t *again_ns, struct err *err);
-void pool_watch(struct agent_pool *p); /* starts its informer */
-void pool_wake(struct agent_pool *p);  /* queues it */
+void agent_watch_pool(struct agent_pool *p); /* starts its informer */
+void agent_wake_pool(struct agent_pool *p);  /* queues it */

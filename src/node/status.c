@@ -344,7 +344,7 @@ static enum api_phase set_present(struct status_writer *w)
     s->capacity_bytes = w->f->volume->spec->capacity_bytes;
     s->used_bytes = w->f->usage.used_bytes;
     s->inodes_used = w->f->usage.used_inodes;
-    text_set(&s->pool_uuid, str_of(space_uuid(w->f->space)));
+    text_set(&s->pool_uuid, str_of(pool_uuid(w->f->pool)));
     add_hydration(w);
     add_errors(w);
     add_export(w);
@@ -369,7 +369,7 @@ static enum api_phase set_lost(struct status_writer *w)
 {
     struct err err;
     struct str old_uuid = volume_id_pool(&w->v->id);
-    const char *uuid = w->f->space ? space_uuid(w->f->space) : "none";
+    const char *uuid = w->f->pool ? pool_uuid(w->f->pool) : "none";
     if (str_eq(old_uuid, str_of(uuid)))
         err_set(&err, ERR_ABSENT, "pool '%s' on node '%s' no longer has the directory of the volume: the data is lost",
                 w->v->pool, w->v->node);
@@ -388,8 +388,8 @@ static enum api_phase set_absent(struct status_writer *w)
     char why[ERR_TEXT_MAX];
     struct err err;
     const struct api_volume *v = w->v;
-    if (w->f->space)
-        snprintf(why, sizeof why, "pool '%s' is %s now", v->pool, space_uuid(w->f->space));
+    if (w->f->pool)
+        snprintf(why, sizeof why, "pool '%s' is %s now", v->pool, pool_uuid(w->f->pool));
     else
         snprintf(why, sizeof why, "%s", w->f->absence.text);
     err_set(&err, ERR_ABSENT, "pool %.*s is not on node '%s': %.200s; the volume is kept",

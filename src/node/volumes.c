@@ -12,15 +12,15 @@
 
 /* ---- acting ------------------------------------------------------------------------------------------------------ */
 
-static int make(struct agent *a, const struct api_volume *order, struct space *s, struct err *err)
+static int make(struct agent *a, const struct api_volume *order, struct pool *p, struct err *err)
 {
     auto_spec want = NULL;
     int r = api_volume_spec(order, &want, err);
-    return r < 0 ? r : driver_create_volume(a->driver, s, want, err);
+    return r < 0 ? r : driver_create_volume(a->driver, p, want, err);
 }
 
 /* Files that were not exported are lost with the disk; logged once, when the volume is created again. */
-static int take_over(struct agent *a, const struct api_volume *order, struct space *s, struct err *err)
+static int take_over(struct agent *a, const struct api_volume *order, struct pool *p, struct err *err)
 {
     auto_spec want = NULL;
     int r = api_volume_spec(order, &want, err);
@@ -29,28 +29,27 @@ static int take_over(struct agent *a, const struct api_volume *order, struct spa
     want->takes_over = true;
     if (want->params.on_data_loss == DATA_LOSS_EMPTY)
         want->params.hydration = HYDRATION_NONE;
-    r = driver_create_volume(a->driver, s, want, err);
+    r = driver_create_volume(a->driver, p, want, err);
     if (r < 0)
         return r;
     metric_add(a->lost, 1);
     log_event(LOG_WARN, "volume created again after its disk was lost; files that were not exported are lost", "volume",
-              order->meta.name, "id", order->id.text, "pool", space_name(s), "onDataLoss",
+              order->meta.name, "id", order->id.text, "pool", pool_name(p), "onDataLoss",
               want->params.on_data_loss == DATA_LOSS_EMPTY ? "empty" : "rehydrate", NULL);
     return 0;
 }
 
-static int change(const struct api_volume *order, struct space *s, struct err *err)
+static int change(const struct api_volume *order, struct pool *p, struct err *err)
 {
     auto_spec want = NULL;
     int r = api_volume_spec(order, &want, err);
-    return r < 0 ? r : space_follow(s, &want->id, want, err);
+    return r < 0 ? r : pool_follow_order(p, &want->id, want, err);
 }
 
 static int refuse(const struct api_volume *order, const struct observed *f, struct err *err)
 {
     err_set(err, ERR_CHANGED, "volume '%s': its pool '%s' has UUID %.*s, and the one on this node has %s",
-            order->meta.name, order->pool, STR_FMT(volume_id_pool(&order->id)),
-            f->space ? space_uuid(f->space) : "none");
+            order->meta.name, order->pool, STR_FMT(volume_id_pool(&order->id)), f->pool ? pool_uuid(f->pool) : "none");
     return err_advise_text(err, CIS_POOL_ABSENT, "wait: the controller creates the volume elsewhere");
 }
 
@@ -149,13 +148,13 @@ static int act(struct agent *a, struct api_volume *order, struct observed *f, st
 {
     switch (o->action) {
     case ACTION_MAKE:
-        return make(a, order, f->space, err);
+        return make(a, order, f->pool, err);
     case ACTION_TAKE_OVER:
-        return take_over(a, order, f->space, err);
+        return take_over(a, order, f->pool, err);
     case ACTION_REFUSE:
         return refuse(order, f, err);
     case ACTION_CHANGE:
-        return change(order, f->space, err);
+        return change(order, f->pool, err);
     case ACTION_RELEASE:
     case ACTION_REOPEN:
         return release(a, order, f, &o->release, err);
@@ -266,8 +265,8 @@ static int read_again(struct agent *a, const struct api_volume *order, const str
                       struct observed *f, struct err *err)
 {
     for (size_t i = 0; i < a->pool_count; i++)
-        if (a->pools[i].space == f->space)
-            pool_wake(&a->pools[i]);
+        if (a->pools[i].pool == f->pool)
+            agent_wake_pool(&a->pools[i]);
     if (o->action == ACTION_RELEASE)
         return 0;
     log_event(LOG_INFO, "CisternVolume processed", "volume", order->meta.name, "id", order->id.text, "step",
@@ -297,7 +296,7 @@ static int carry_out(struct agent *a, struct api_volume *now, struct observed *f
 static int restore(struct agent *a, const struct api_volume *order, struct observed *f, struct err *err)
 {
     auto_spec known = NULL;
-    struct space *s = driver_pool_named(a->driver, order->pool);
+    struct pool *p = driver_pool_named(a->driver, order->pool);
     log_err(LOG_WARN, "a volume's record cannot be read", err, "volume", order->meta.name, "id", order->id.text, NULL);
     int r = api_volume_spec(order, &known, err);
     if (r < 0)
@@ -306,7 +305,7 @@ static int restore(struct agent *a, const struct api_volume *order, struct obser
     if (order->status.capacity_bytes)
         known->capacity_bytes = order->status.capacity_bytes;
     known->created_ns = order->meta.created_ns;
-    r = driver_restore_volume(a->driver, s, known, err);
+    r = driver_restore_volume(a->driver, p, known, err);
     if (r < 0)
         return r;
     warn(a, order, "VolumeRestored", "its record on the disk was corrupt and was rewritten from its order");

@@ -22,9 +22,9 @@ static void locked_volume_done(struct locked_volume *o)
 }
 #define auto_locked_volume auto_with(locked_volume_done) struct locked_volume
 
-static int lock_and_read(struct space *s, const struct volume_id *id, struct locked_volume *ret, struct err *err)
+static int lock_and_read(struct pool *p, const struct volume_id *id, struct locked_volume *ret, struct err *err)
 {
-    int r = directory_lock_take(s, s->volumes, id->text, &ret->lock, err);
+    int r = directory_lock_take(p, p->volumes, id->text, &ret->lock, err);
     return r < 0 ? r : volume_spec_read(ret->lock.dir, ret->lock.path, &ret->spec, err);
 }
 
@@ -36,10 +36,10 @@ static int write_spec(const struct locked_volume *o, struct err *err)
 
 /* ---- attach, detach ---------------------------------------------------------------------------------------------- */
 
-int space_attach(struct space *s, const struct volume_id *id, struct err *err)
+int pool_attach_volume(struct pool *p, const struct volume_id *id, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r < 0)
         return r;
     struct disk d = directory_lock_disk(&o.lock, o.spec);
@@ -47,20 +47,20 @@ int space_attach(struct space *s, const struct volume_id *id, struct err *err)
     return r < 0 ? err_wrap(err, "attaching the volume '%s'", o.spec->id.text) : 0;
 }
 
-int space_set_writable(struct space *s, const struct volume_id *id, bool writable, struct err *err)
+int pool_set_volume_writable(struct pool *p, const struct volume_id *id, bool writable, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r < 0)
         return r;
     struct disk d = directory_lock_disk(&o.lock, o.spec);
     return disk_set_writable(&d, writable, err);
 }
 
-int space_set_label(struct space *s, const struct volume_id *id, const char *label, struct err *err)
+int pool_set_volume_label(struct pool *p, const struct volume_id *id, const char *label, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r < 0)
         return r;
     struct disk d = directory_lock_disk(&o.lock, o.spec);
@@ -69,17 +69,17 @@ int space_set_label(struct space *s, const struct volume_id *id, const char *lab
 
 /* ---- grow -------------------------------------------------------------------------------------------------------- */
 
-static int too_far(const struct space *s, uint64_t more, uint64_t available, struct err *err)
+static int too_far(const struct pool *p, uint64_t more, uint64_t available, struct err *err)
 {
     char have[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX];
-    return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT, "pool '%s': %s free, %s more asked", s->name,
+    return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT, "pool '%s': %s free, %s more asked", p->name,
                     bytes_text(available, have), bytes_text(more, asked));
 }
 
-static int set_capacity(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
+static int set_capacity(struct pool *p, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
 {
-    struct ledger_entry *e = ledger_find(&s->ledger, o->spec->id.text);
-    int r = e ? space_touch(s, err)
+    struct ledger_entry *e = ledger_find(&p->ledger, o->spec->id.text);
+    int r = e ? pool_touch(p, err)
               : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in the pool", o->spec->id.text);
     if (r < 0)
         return r;
@@ -95,40 +95,40 @@ static int set_capacity(struct space *s, struct locked_volume *o, uint64_t capac
 
 /* Record the new capacity before allocating it. A crash in between leaves a volume with less than its capacity, which
  * the next attach or grow repairs; no byte is promised twice. */
-static int promise(struct space *s, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
+static int promise(struct pool *p, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
 {
     uint64_t available = 0, more = capacity_bytes - o->spec->capacity_bytes;
-    int r = space_lock(s, err);
+    int r = pool_lock(p, err);
     if (r < 0)
         return r;
-    r = space_available(s, &available, err);
+    r = pool_available(p, &available, err);
     if (r == 0 && more > available)
-        r = too_far(s, more, available, err);
+        r = too_far(p, more, available, err);
     if (r == 0)
-        r = set_capacity(s, o, capacity_bytes, err);
-    space_unlock(s);
+        r = set_capacity(p, o, capacity_bytes, err);
+    pool_unlock(p);
     return r;
 }
 
-static void take_back(struct space *s, struct locked_volume *o, uint64_t capacity_bytes)
+static void take_back(struct pool *p, struct locked_volume *o, uint64_t capacity_bytes)
 {
-    if (space_lock(s, ERR_IGNORED) < 0)
+    if (pool_lock(p, ERR_IGNORED) < 0)
         return;
     /* If that fails too, too much stays reserved: wasteful, but safe. */
-    if (set_capacity(s, o, capacity_bytes, ERR_IGNORED) < 0)
-        s->generation = 0;
-    space_unlock(s);
+    if (set_capacity(p, o, capacity_bytes, ERR_IGNORED) < 0)
+        p->generation = 0;
+    pool_unlock(p);
 }
 
-int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_bytes, struct err *err)
+int pool_grow_volume(struct pool *p, const struct volume_id *id, uint64_t capacity_bytes, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r < 0)
         return r;
     uint64_t old = o.spec->capacity_bytes;
     if (capacity_bytes > old) {
-        r = promise(s, &o, capacity_bytes, err);
+        r = promise(p, &o, capacity_bytes, err);
         if (r < 0)
             return err_wrap(err, "growing the volume '%s'", o.spec->id.text);
     }
@@ -136,7 +136,7 @@ int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_by
     struct disk d = directory_lock_disk(&o.lock, o.spec);
     r = disk_grow(&d, err);
     if (r < 0)
-        take_back(s, &o, old);
+        take_back(p, &o, old);
     if (r == -ERR_NO_SPACE) {
         err->code = ERR_RANGE;
         err_advise(err, CIS_VOLUME_GROW_LIMIT);
@@ -146,22 +146,22 @@ int space_grow(struct space *s, const struct volume_id *id, uint64_t capacity_by
 
 /* ---- modify ------------------------------------------------------------------------------------------------------ */
 
-int space_modify(struct space *s, const struct volume_id *id, const struct space_change *changes, size_t count,
-                 struct err *err)
+int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct pool_change *changes, size_t count,
+                       struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r == 0)
-        o.spec->in_cluster = s->options.in_cluster;
+        o.spec->in_cluster = p->options.in_cluster;
     for (size_t i = 0; r == 0 && i < count; i++)
         r = spec_modify(o.spec, changes[i].key, changes[i].value, err);
     return r < 0 ? r : write_spec(&o, err);
 }
 
-int space_follow(struct space *s, const struct volume_id *id, const struct spec *order, struct err *err)
+int pool_follow_order(struct pool *p, const struct volume_id *id, const struct spec *order, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
-    int r = lock_and_read(s, id, &o, err);
+    int r = lock_and_read(p, id, &o, err);
     if (r < 0)
         return r;
     spec_follow(o.spec, order);
@@ -195,40 +195,40 @@ static int look_at_disk(const struct directory_lock *h, struct spec *made, struc
 
 /* Keep the damaged file for inspection. After a crash in between, volume.json is missing, and the same call repairs
  * it. */
-static int replace_spec(struct space *s, const struct directory_lock *h, const struct spec *made, struct err *err)
+static int replace_spec(struct pool *p, const struct directory_lock *h, const struct spec *made, struct err *err)
 {
     auto_mem char *text = spec_to_json(made);
     if (renameat(h->dir, VOLUME_SPEC, h->dir, DAMAGED) != 0 && errno != ENOENT)
         return err_sys(err, errno, "cannot move '%s/%s' aside", h->path, VOLUME_SPEC);
-    int r = space_lock(s, err);
+    int r = pool_lock(p, err);
     if (r < 0)
         return r;
-    r = space_touch(s, err);
+    r = pool_touch(p, err);
     if (r == 0)
         r = file_replace(h->dir, VOLUME_SPEC, str_of(text), 0644, err);
     if (r == 0) {
-        ledger_remove(&s->ledger, made->id.text);
-        ledger_add(&s->ledger, made, LEDGER_READY);
+        ledger_remove(&p->ledger, made->id.text);
+        ledger_add(&p->ledger, made, LEDGER_READY);
     }
-    space_unlock(s);
+    pool_unlock(p);
     return r;
 }
 
-int space_restore(struct space *s, const struct spec *known, struct err *err)
+int pool_restore_volume(struct pool *p, const struct spec *known, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
     auto_volume there = NULL;
     struct err damage;
     struct spec made = *known; /* a shallow copy: the strings stay the caller's */
-    int r = directory_lock_take(s, s->volumes, known->id.text, &h, err);
+    int r = directory_lock_take(p, p->volumes, known->id.text, &h, err);
     if (r < 0)
         return r;
-    int state = space_find(s, &known->id, &there, &damage);
+    int state = pool_find_volume(p, &known->id, &there, &damage);
     if (state != -ERR_CORRUPT)
         return state < 0 ? err_copy(err, &damage) : 0;
     r = look_at_disk(&h, &made, err);
     if (r == 0)
-        r = replace_spec(s, &h, &made, err);
+        r = replace_spec(p, &h, &made, err);
     return r < 0 ? err_wrap(err, "restoring the record of the volume '%s'", known->id.text) : 0;
 }
 
@@ -245,39 +245,39 @@ static struct disk disk_of_directory(const struct directory_lock *h)
     return (struct disk){.backend = image ? BACKEND_LOOP : BACKEND_AUTO, .dir = h->dir, .path = h->path};
 }
 
-static int detach_and_discard(struct space *s, const char *id, struct err *err)
+static int detach_and_discard(struct pool *p, const char *id, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
-    int r = directory_lock_take(s, s->volumes, id, &h, err);
+    int r = directory_lock_take(p, p->volumes, id, &h, err);
     if (r < 0)
         return r;
     struct disk d = disk_of_directory(&h);
     r = disk_detach(&d, err);
     if (r == 0)
-        r = space_lock(s, err);
+        r = pool_lock(p, err);
     if (r < 0)
         return r;
-    r = space_discard(s, s->volumes, id, err);
-    space_unlock(s);
+    r = pool_discard(p, p->volumes, id, err);
+    pool_unlock(p);
     return r;
 }
 
-int space_delete(struct space *s, const struct volume_id *id, struct err *err)
+int pool_delete_volume(struct pool *p, const struct volume_id *id, struct err *err)
 {
-    int r = detach_and_discard(s, id->text, err);
+    int r = detach_and_discard(p, id->text, err);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_wrap(err, "deleting the volume '%s'", id->text);
     /* Also if the volume is gone: an earlier call may have died after the removal. Sync the new name first: a
      * power cut between the two must not lose both. */
-    r = dir_sync(s->trash, "trash", err);
-    return r < 0 ? r : dir_sync(s->volumes, "volumes", err);
+    r = dir_sync(p->trash, "trash", err);
+    return r < 0 ? r : dir_sync(p->volumes, "volumes", err);
 }
 
 /* Removes one directory of the trash. */
-static int remove_from_trash(struct space *s, const char *id, struct err *err)
+static int remove_from_trash(struct pool *p, const char *id, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
-    int r = directory_lock_take(s, s->trash, id, &h, err);
+    int r = directory_lock_take(p, p->trash, id, &h, err);
     if (r == -ERR_NOT_FOUND || r == -ERR_PENDING)
         return 0; /* another process removes it */
     if (r < 0)
@@ -286,27 +286,27 @@ static int remove_from_trash(struct space *s, const char *id, struct err *err)
     r = disk_detach(&d, err);
     if (r == 0)
         r = disk_release(&d, err);
-    return r < 0 ? r : dir_remove(s->trash, id, err);
+    return r < 0 ? r : dir_remove(p->trash, id, err);
 }
 
-int space_empty_trash(struct space *s, struct err *err)
+int pool_empty_trash(struct pool *p, struct err *err)
 {
     /* Another process may have died since we opened the pool. */
-    int r = space_recover(s, err);
+    int r = pool_recover(p, err);
     if (r < 0)
         return r;
-    auto_dir d = dir_stream(openat(s->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    auto_dir d = dir_stream(openat(p->trash, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!d)
-        return err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
+        return err_sys(err, errno, "cannot list the trash of the pool '%s'", p->path);
     struct dirent *e;
     struct err one;
     int first = 0;
     while ((e = dir_next(d)) != NULL) {
-        r = remove_from_trash(s, e->d_name, &one);
+        r = remove_from_trash(p, e->d_name, &one);
         if (r < 0 && first == 0)
             first = err_copy(err, &one);
     }
     if (errno && first == 0)
-        first = err_sys(err, errno, "cannot list the trash of the pool '%s'", s->path);
+        first = err_sys(err, errno, "cannot list the trash of the pool '%s'", p->path);
     return first;
 }

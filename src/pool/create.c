@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates a volume in making/, where its directory already counts as reserved space; a rename completes it. After
- * a crash before that rename, space_open() removes the directory: no caller has its id yet. */
+ * a crash before that rename, pool_open() removes the directory: no caller has its id yet. */
 #include "pool/record.h"
 #include "private.h"
 #include "quota.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static int check_want(const struct space *s, const struct spec *want, struct err *err)
+static int check_want(const struct pool *p, const struct spec *want, struct err *err)
 {
     if (!want->name || !want->name[0])
         return err_set(err, ERR_INVALID, "a volume needs a name");
@@ -23,15 +23,15 @@ static int check_want(const struct space *s, const struct spec *want, struct err
                 (unsigned long long)want->capacity_bytes);
         return err_advise(err, CIS_VOLUME_SIZE, SPEC_BYTES_MIN);
     }
-    if (want->params.pool && strcmp(want->params.pool, s->name) != 0)
+    if (want->params.pool && strcmp(want->params.pool, p->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
-                       want->params.pool, s->name);
-    if (want->id.text[0] && !want->takes_over && !volume_id_is_of_pool(&want->id, s->uuid))
+                       want->params.pool, p->name);
+    if (want->id.text[0] && !want->takes_over && !volume_id_is_of_pool(&want->id, p->uuid))
         return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
                         "volume '%s' has the id '%s', and pool '%s' is %s: its disk was replaced or wiped", want->name,
-                        want->id.text, s->name, s->uuid);
+                        want->id.text, p->name, p->uuid);
     struct spec here = *want; /* a shallow copy, to check against the options of this pool */
-    here.in_cluster = s->options.in_cluster;
+    here.in_cluster = p->options.in_cluster;
     int r = spec_check(&here, err);
     return r < 0 ? r : spec_check_served(&here, err);
 }
@@ -43,12 +43,12 @@ static int differs(const struct spec *want, const char *what, struct err *err)
     return err_fail(err, ERR_EXISTS, CIS_VOLUME_EXISTS, "volume '%s' exists with another %s", want->name, what);
 }
 
-static int open_same(const struct space *s, const char *id, const struct spec *want, uint64_t limit_bytes,
+static int open_same(const struct pool *p, const char *id, const struct spec *want, uint64_t limit_bytes,
                      struct volume **ret, struct err *err)
 {
     auto_volume v = NULL;
     auto_sbuf path = SBUF(PATH_MAX);
-    space_add_directory(s, id, &path);
+    pool_add_directory(p, id, &path);
     int r = volume_open(path.ptr, &v, err);
     if (r < 0)
         return r;
@@ -62,31 +62,31 @@ static int open_same(const struct space *s, const char *id, const struct spec *w
 }
 
 /* A process that died leaves its directory unlocked: remove it, and the name is free. */
-static int clear_half_made(struct space *s, const struct ledger_entry *e, struct err *err)
+static int clear_half_made(struct pool *p, const struct ledger_entry *e, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
     char id[SPEC_ID_LEN + 1];
     memcpy(id, e->volume_id.text, sizeof id);
     struct disk d = {.backend = e->backend};
-    int r = directory_lock_take(s, s->making, id, &h, err);
+    int r = directory_lock_take(p, p->making, id, &h, err);
     if (r < 0)
         return r;
     d.dir = h.dir;
     d.path = h.path;
     r = disk_detach(&d, err);
-    return r < 0 ? r : space_discard(s, s->making, id, err);
+    return r < 0 ? r : pool_discard(p, p->making, id, err);
 }
 
 /* ---- the promise ------------------------------------------------------------------------------------------------- */
 
-static int check_space(struct space *s, uint64_t bytes, struct err *err)
+static int check_space(struct pool *p, uint64_t bytes, struct err *err)
 {
     uint64_t available;
     char have[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX];
-    int r = space_available(s, &available, err);
+    int r = pool_available(p, &available, err);
     if (r < 0 || bytes <= available)
         return r;
-    return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "pool '%s': %s free (%llu bytes), %s asked", s->name,
+    return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "pool '%s': %s free (%llu bytes), %s asked", p->name,
                     bytes_text(available, have), (unsigned long long)available, bytes_text(bytes, asked));
 }
 
@@ -100,54 +100,54 @@ static int write_spec(int dir, const struct spec *made, struct err *err)
     return file_write_all(fd, VOLUME_SPEC, text, strlen(text), err);
 }
 
-static int make_directory(struct space *s, const struct spec *made, struct directory_lock *ret, struct err *err)
+static int make_directory(struct pool *p, const struct spec *made, struct directory_lock *ret, struct err *err)
 {
-    if (mkdirat(s->making, made->id.text, 0700) != 0)
+    if (mkdirat(p->making, made->id.text, 0700) != 0)
         return err_sys(err, errno, "cannot create the directory of the volume '%s'", made->name);
-    int r = directory_lock_take(s, s->making, made->id.text, ret, err);
+    int r = directory_lock_take(p, p->making, made->id.text, ret, err);
     if (r == 0)
         r = write_spec(ret->dir, made, err);
-    if (r < 0 && space_discard(s, s->making, made->id.text, ERR_IGNORED) < 0)
-        s->generation = 0; /* the directory is still there: the next call must read the ledger again */
+    if (r < 0 && pool_discard(p, p->making, made->id.text, ERR_IGNORED) < 0)
+        p->generation = 0; /* the directory is still there: the next call must read the ledger again */
     return r;
 }
 
-static int reserve(struct space *s, struct spec *made, struct directory_lock *ret, struct err *err)
+static int reserve(struct pool *p, struct spec *made, struct directory_lock *ret, struct err *err)
 {
-    int r = check_space(s, made->capacity_bytes, err);
+    int r = check_space(p, made->capacity_bytes, err);
     uint32_t project = 0;
     if (r == 0 && made->backend == BACKEND_QUOTA)
-        r = quota_project_new(s->dir, &project, err);
+        r = quota_project_new(p->dir, &project, err);
     if (r == 0)
-        r = space_touch(s, err);
+        r = pool_touch(p, err);
     if (r < 0)
         return r;
     if (!made->id.text[0])
-        volume_id_make(s->uuid, &made->id);
+        volume_id_make(p->uuid, &made->id);
     made->project = project;
-    r = make_directory(s, made, ret, err);
+    r = make_directory(p, made, ret, err);
     if (r == 0)
-        ledger_add(&s->ledger, made, LEDGER_MAKING);
+        ledger_add(&p->ledger, made, LEDGER_MAKING);
     return r;
 }
 
 /* Under the lock: finds the volume of that name (*ret_existing), or reserves a new one (*ret_lock). */
-static int find_or_reserve(struct space *s, struct spec *made, uint64_t limit_bytes, struct volume **ret_existing,
+static int find_or_reserve(struct pool *p, struct spec *made, uint64_t limit_bytes, struct volume **ret_existing,
                            struct directory_lock *ret_lock, struct err *err)
 {
-    int r = space_lock(s, err);
+    int r = pool_lock(p, err);
     if (r < 0)
         return r;
-    const struct ledger_entry *e = ledger_find_name(&s->ledger, str_of(made->name));
+    const struct ledger_entry *e = ledger_find_name(&p->ledger, str_of(made->name));
     if (e && e->state == LEDGER_READY) {
-        r = open_same(s, e->volume_id.text, made, limit_bytes, ret_existing, err);
+        r = open_same(p, e->volume_id.text, made, limit_bytes, ret_existing, err);
     } else {
         if (e)
-            r = clear_half_made(s, e, err);
+            r = clear_half_made(p, e, err);
         if (r == 0)
-            r = reserve(s, made, ret_lock, err);
+            r = reserve(p, made, ret_lock, err);
     }
-    space_unlock(s);
+    pool_unlock(p);
     return r;
 }
 
@@ -161,22 +161,22 @@ static int flush_spec(const struct directory_lock *h, struct err *err)
     return dir_sync(h->dir, h->path, err);
 }
 
-static int commit(struct space *s, const char *id, struct err *err)
+static int commit(struct pool *p, const char *id, struct err *err)
 {
-    int r = space_lock(s, err);
+    int r = pool_lock(p, err);
     if (r < 0)
         return r;
-    struct ledger_entry *e = ledger_find(&s->ledger, id);
-    r = e ? space_touch(s, err) : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in making/", id);
-    if (r == 0 && renameat2(s->making, id, s->volumes, id, RENAME_NOREPLACE) != 0)
+    struct ledger_entry *e = ledger_find(&p->ledger, id);
+    r = e ? pool_touch(p, err) : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in making/", id);
+    if (r == 0 && renameat2(p->making, id, p->volumes, id, RENAME_NOREPLACE) != 0)
         r = err_sys(err, errno, "cannot complete the volume '%s'", id);
     if (r == 0)
         e->state = LEDGER_READY;
-    space_unlock(s);
+    pool_unlock(p);
     return r;
 }
 
-static int finish(struct space *s, const struct spec *made, struct directory_lock *h, int *ret_parent, struct err *err)
+static int finish(struct pool *p, const struct spec *made, struct directory_lock *h, int *ret_parent, struct err *err)
 {
     struct disk d = directory_lock_disk(h, made);
     int r = disk_make(&d, err);
@@ -187,48 +187,47 @@ static int finish(struct space *s, const struct spec *made, struct directory_loc
     if (r == 0)
         r = flush_spec(h, err);
     if (r == 0)
-        r = commit(s, made->id.text, err);
+        r = commit(p, made->id.text, err);
     if (r < 0)
         return r;
-    *ret_parent = s->volumes;
-    r = directory_lock_moved(s, s->volumes, made->id.text, h, err);
+    *ret_parent = p->volumes;
+    r = directory_lock_moved(p, p->volumes, made->id.text, h, err);
     if (r < 0)
         return r;
     d = directory_lock_disk(h, made);
     r = disk_attach(&d, err);
     if (r == 0)
-        r = dir_sync(s->making, "making", err);
+        r = dir_sync(p->making, "making", err);
     return r;
 }
 
-/* Move a failed volume to the trash, so that it reserves nothing. If that fails, space_open() moves it later. */
-static void undo(struct space *s, const struct spec *made, const struct directory_lock *h, int parent)
+/* Move a failed volume to the trash, so that it reserves nothing. If that fails, pool_open() moves it later. */
+static void undo(struct pool *p, const struct spec *made, const struct directory_lock *h, int parent)
 {
     struct disk d = directory_lock_disk(h, made);
-    if (disk_detach(&d, ERR_IGNORED) < 0 || space_lock(s, ERR_IGNORED) < 0)
+    if (disk_detach(&d, ERR_IGNORED) < 0 || pool_lock(p, ERR_IGNORED) < 0)
         return;
-    if (space_discard(s, parent, made->id.text, ERR_IGNORED) < 0)
-        s->generation = 0; /* the ledger and the directories may differ now: read again */
-    space_unlock(s);
+    if (pool_discard(p, parent, made->id.text, ERR_IGNORED) < 0)
+        p->generation = 0; /* the ledger and the directories may differ now: read again */
+    pool_unlock(p);
 }
 
-static int make(struct space *s, const struct spec *made, struct directory_lock *h, struct volume **ret,
-                struct err *err)
+static int make(struct pool *p, const struct spec *made, struct directory_lock *h, struct volume **ret, struct err *err)
 {
-    int parent = s->making;
-    int r = finish(s, made, h, &parent, err);
+    int parent = p->making;
+    int r = finish(p, made, h, &parent, err);
     if (r < 0) {
-        undo(s, made, h, parent);
+        undo(p, made, h, parent);
         return err_wrap(err, "making the volume '%s'", made->name);
     }
     return volume_open(h->path, ret, err);
 }
 
 /* A repeated call may come before the first one synced the rename, or after a restart of the node. */
-static int confirm(struct space *s, struct volume *own_v, struct volume **ret, struct err *err)
+static int confirm(struct pool *p, struct volume *own_v, struct volume **ret, struct err *err)
 {
     auto_volume v = own_v;
-    int r = space_attach(s, &v->spec->id, err);
+    int r = pool_attach_volume(p, &v->spec->id, err);
     if (r < 0)
         return r;
     *ret = take(&v);
@@ -237,48 +236,49 @@ static int confirm(struct space *s, struct volume *own_v, struct volume **ret, s
 
 /* The owner of a file may change its project id, and so leave the quota. A mount process refuses that; a bind mount
  * cannot. An image is a limit for any user. */
-static int choose_backend(const struct space *s, struct spec *made, struct err *err)
+static int choose_backend(const struct pool *p, struct spec *made, struct err *err)
 {
-    made->backend = s->backend;
+    made->backend = p->backend;
     if (made->backend != BACKEND_QUOTA || made->params.access != ACCESS_BIND)
         return 0;
     made->backend = BACKEND_LOOP;
-    if (s->has_loop)
+    if (p->has_loop)
         return 0;
     return err_fail(err, ERR_INVALID, CIS_BIND_LEAVES_QUOTA,
                     "volume '%s': access: bind needs an image, and the pool '%s' has no loop devices", made->name,
-                    s->name);
+                    p->name);
 }
 
-static int create_once(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
+static int create_once(struct pool *p, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                        struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
     struct volume *existing = NULL;
     /* A shallow copy: the strings stay the caller's, and only the new fields differ. */
     struct spec made = *want;
-    made.in_cluster = s->options.in_cluster;
+    made.in_cluster = p->options.in_cluster;
     made.created_ns = clock_wall_ns();
-    int r = choose_backend(s, &made, err);
+    int r = choose_backend(p, &made, err);
     if (r == 0)
-        r = find_or_reserve(s, &made, limit_bytes, &existing, &h, err);
+        r = find_or_reserve(p, &made, limit_bytes, &existing, &h, err);
     if (r == 0)
-        r = existing ? confirm(s, existing, ret, err) : make(s, &made, &h, ret, err);
-    return r < 0 ? r : dir_sync(s->volumes, "volumes", err);
+        r = existing ? confirm(p, existing, ret, err) : make(p, &made, &h, ret, err);
+    return r < 0 ? r : dir_sync(p->volumes, "volumes", err);
 }
 
-int space_create(struct space *s, const struct spec *want, uint64_t limit_bytes, struct volume **ret, struct err *err)
+int pool_create_volume(struct pool *p, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
+                       struct err *err)
 {
     struct volume *v = NULL;
-    int r = space_is_here(s, err);
+    int r = pool_is_here(p, err);
     if (r == 0)
-        r = check_want(s, want, err);
+        r = check_want(p, want, err);
     if (r < 0)
         return r;
-    r = create_once(s, want, limit_bytes, &v, err);
+    r = create_once(p, want, limit_bytes, &v, err);
     /* Deleted volumes may still occupy all of the missing space. */
-    if (r == -ERR_NO_SPACE && space_empty_trash(s, ERR_IGNORED) == 0)
-        r = create_once(s, want, limit_bytes, &v, err);
+    if (r == -ERR_NO_SPACE && pool_empty_trash(p, ERR_IGNORED) == 0)
+        r = create_once(p, want, limit_bytes, &v, err);
     if (r < 0) {
         volume_close(v);
         return r;

@@ -17,9 +17,9 @@ void directory_lock_release(struct directory_lock *h)
     h->path = NULL;
 }
 
-static const char *directory_name(const struct space *s, int parent)
+static const char *directory_name(const struct pool *p, int parent)
 {
-    return parent == s->volumes ? "volumes" : parent == s->making ? "making" : "trash";
+    return parent == p->volumes ? "volumes" : parent == p->making ? "making" : "trash";
 }
 
 /* Another call may have moved the directory between opening and locking it. ERR_NOT_FOUND counts as deleted, so
@@ -35,10 +35,10 @@ static int check_stayed(int parent, const char *id, int dir, struct err *err)
     return 0;
 }
 
-int directory_lock_take(struct space *s, int parent, const char *id, struct directory_lock *ret, struct err *err)
+int directory_lock_take(struct pool *p, int parent, const char *id, struct directory_lock *ret, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
-    int r = space_is_here(s, err);
+    int r = pool_is_here(p, err);
     if (r < 0)
         return r;
     r = dir_open(parent, id, &h.dir, err);
@@ -53,7 +53,7 @@ int directory_lock_take(struct space *s, int parent, const char *id, struct dire
     }
     r = check_stayed(parent, id, h.dir, err);
     if (r == 0)
-        r = directory_lock_moved(s, parent, id, &h, err);
+        r = directory_lock_moved(p, parent, id, &h, err);
     if (r < 0)
         return r;
     ret->dir = take_fd(&h.dir);
@@ -61,10 +61,10 @@ int directory_lock_take(struct space *s, int parent, const char *id, struct dire
     return 0;
 }
 
-int directory_lock_moved(const struct space *s, int parent, const char *id, struct directory_lock *h, struct err *err)
+int directory_lock_moved(const struct pool *p, int parent, const char *id, struct directory_lock *h, struct err *err)
 {
     auto_sbuf path = SBUF(PATH_MAX);
-    sbuf_addf(&path, "%s/%s/%s", s->path, directory_name(s, parent), id);
+    sbuf_addf(&path, "%s/%s/%s", p->path, directory_name(p, parent), id);
     free(h->path);
     h->path = NULL;
     return sbuf_take(&path, &h->path, err);

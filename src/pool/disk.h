@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* disk.h - Makes, attaches, grows, detaches and removes the disk of a volume, which limits its size. Blocking (mkfs,
- * fallocate). home: any thread; two calls for one volume never run at once (space.h). Every step may be repeated:
+ * fallocate). home: any thread; two calls for one volume never run at once (pool.h). Every step may be repeated:
  * after a crash, the same call completes it.
  *
  * quota  data/ is a directory of the pool's own XFS or ext4, limited by a project quota: instant to make, grow,

@@ -30,23 +30,23 @@ enum identity_may identity_may_be_made(const struct identity_facts *f)
 
 /* ---- checking an open pool --------------------------------------------------------------------------------------- */
 
-int space_is_here(struct space *s, struct err *err)
+int pool_is_here(struct pool *p, struct err *err)
 {
     struct stat opened, now;
-    if (!s->is_open) {
-        pthread_mutex_lock(&s->opening);
-        *err = s->why;
-        pthread_mutex_unlock(&s->opening);
-        return err_wrap(err, "pool '%s' is not here", s->name);
+    if (!p->is_open) {
+        pthread_mutex_lock(&p->opening);
+        *err = p->why;
+        pthread_mutex_unlock(&p->opening);
+        return err_wrap(err, "pool '%s' is not here", p->name);
     }
-    if (fstat(s->dir, &opened) != 0 || stat(s->path, &now) != 0) {
-        err_sys(err, errno, "cannot read the directory '%s'", s->path);
+    if (fstat(p->dir, &opened) != 0 || stat(p->path, &now) != 0) {
+        err_sys(err, errno, "cannot read the directory '%s'", p->path);
         err->code = ERR_ABSENT;
         return -ERR_ABSENT;
     }
     if (opened.st_dev == now.st_dev && opened.st_ino == now.st_ino)
         return 0;
-    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "the pool's directory at '%s' was replaced", s->path);
+    return err_fail(err, ERR_ABSENT, CIS_POOL_ABSENT, "the pool's directory at '%s' was replaced", p->path);
 }
 
 /* ---- content of a new pool's directory --------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ void identity_make(struct pool_identity *ret)
     time_text(clock_wall_ns(), ret->created);
 }
 
-int identity_write(int dir, const struct space_options *o, const struct pool_identity *i, struct err *err)
+int identity_write(int dir, const struct pool_options *o, const struct pool_identity *i, struct err *err)
 {
     auto_json j = json_new_object();
     json_set_u64(j, "version", i->earlier_count ? VERSION_REPLACES : VERSION_FIRST);
@@ -173,7 +173,7 @@ static int parse(const json *j, uint64_t version, struct words *w, struct pool_i
     return version == VERSION_REPLACES ? parse_earlier(j, ret, err) : 0;
 }
 
-static int compare(const struct words *w, const struct space_options *o, struct err *err)
+static int compare(const struct words *w, const struct pool_options *o, struct err *err)
 {
     if (!str_eq(w->node, str_of(o->node)))
         return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT, "pool in '%s' belongs to node '%.*s', not to this node '%s'",
@@ -184,7 +184,7 @@ static int compare(const struct words *w, const struct space_options *o, struct 
     return 0;
 }
 
-int identity_read(int dir, const struct space_options *o, struct pool_identity *ret, struct err *err)
+int identity_read(int dir, const struct pool_options *o, struct pool_identity *ret, struct err *err)
 {
     auto_mem char *text = NULL;
     auto_json j = NULL;

@@ -2,7 +2,7 @@
 /* private.h - The state of a pool: its identity, its lock and the ledger of reserved space. Private to this room. */
 #pragma once
 
-#include "pool/space.h"
+#include "pool/pool.h"
 #include "util/clock.h"
 #include <limits.h>
 #include <pthread.h>
@@ -27,9 +27,9 @@ struct pool_identity {
 
 /* ERR_NOT_FOUND: the directory has no identity. ERR_CHANGED (CIS_POOL_ABSENT), ERR_INVALID (CIS_POOL_NAME_DIFFERS):
  * it belongs to another node or pool. */
-must_check int identity_read(int dir, const struct space_options *o, struct pool_identity *ret, struct err *err);
+must_check int identity_read(int dir, const struct pool_options *o, struct pool_identity *ret, struct err *err);
 void identity_make(struct pool_identity *ret);
-must_check int identity_write(int dir, const struct space_options *o, const struct pool_identity *i, struct err *err);
+must_check int identity_write(int dir, const struct pool_options *o, const struct pool_identity *i, struct err *err);
 
 /* `given_up`: only if an administrator gave it up. */
 bool identity_replaces(const struct pool_identity *i, struct str uuid, bool given_up);
@@ -99,9 +99,9 @@ void ledger_remove(struct ledger *l, const char *id);
 
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
-struct space {
-    struct space_options options; /* strings are owned */
-    const char *name;             /* borrowed: of the options */
+struct pool {
+    struct pool_options options; /* strings are owned */
+    const char *name;            /* borrowed: of the options */
 
     pthread_mutex_t opening; /* guards the attempts to open it, and .why */
     struct err why;          /* it is not open */
@@ -128,21 +128,21 @@ struct space {
 
 /* Takes the pool's lock, and reads the ledger again if another process changed the pool. Held over short I/O on the
  * pool itself, never while a disk is made, grown or removed. */
-must_check int space_lock(struct space *s, struct err *err);
-void space_unlock(struct space *s);
+must_check int pool_lock(struct pool *p, struct err *err);
+void pool_unlock(struct pool *p);
 
-int space_flock(int fd); /* flock(2), whatever signals come */
+int pool_flock(int fd); /* flock(2), whatever signals come */
 
 /* Call it before a change of the pool, never after: it invalidates the ledgers of other processes. After a crash
  * in between they are read once too often, never once too seldom. */
-must_check int space_touch(struct space *s, struct err *err);
+must_check int pool_touch(struct pool *p, struct err *err);
 
 /* Moves half-made volumes whose maker died to the trash. CreateVolume never returned their ids, and a caller that
  * still needs one asks again by name. Not under the lock. */
-must_check int space_recover(struct space *s, struct err *err);
+must_check int pool_recover(struct pool *p, struct err *err);
 
 /* Under the lock. The bytes that can still be reserved. */
-must_check int space_available(struct space *s, uint64_t *ret_bytes, struct err *err);
+must_check int pool_available(struct pool *p, uint64_t *ret_bytes, struct err *err);
 
 /* ---- the directory of one volume --------------------------------------------------------------------------------- */
 
@@ -154,17 +154,17 @@ struct directory_lock {
 void directory_lock_release(struct directory_lock *h); /* may run twice */
 #define auto_directory_lock auto_with(directory_lock_release) struct directory_lock
 
-/* Locks `<parent>/<id>`, where parent is s->volumes, s->making or s->trash. ERR_NOT_FOUND if it does not exist (any
+/* Locks `<parent>/<id>`, where parent is p->volumes, p->making or p->trash. ERR_NOT_FOUND if it does not exist (any
  * more), ERR_PENDING (CIS_VOLUME_BEING_CREATED) if another call has the lock. */
-must_check int directory_lock_take(struct space *s, int parent, const char *id, struct directory_lock *ret,
+must_check int directory_lock_take(struct pool *p, int parent, const char *id, struct directory_lock *ret,
                                    struct err *err);
 
 /* The disk of the locked volume, for the functions of disk.h. */
 struct disk directory_lock_disk(const struct directory_lock *h, const struct spec *spec);
 
 /* After a rename of its directory. */
-must_check int directory_lock_moved(const struct space *s, int parent, const char *id, struct directory_lock *h,
+must_check int directory_lock_moved(const struct pool *p, int parent, const char *id, struct directory_lock *h,
                                     struct err *err);
 
 /* From `parent` to trash, on disk and in the ledger. The disk must be detached. Under the pool's lock. */
-must_check int space_discard(struct space *s, int parent, const char *id, struct err *err);
+must_check int pool_discard(struct pool *p, int parent, const char *id, struct err *err);

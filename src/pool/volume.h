@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volume.h - One volume's directory, opened by path, as hydrate, export and mount use it. home: the caller that
- * opened it. Nothing here takes the pool's lock; the functions of space.h do. */
+ * opened it. Nothing here takes the pool's lock; the functions of pool.h do. */
 #pragma once
 
 #include "spec/spec.h"

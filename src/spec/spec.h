@@ -4,7 +4,8 @@
  *
  * The names are those that users write: parameters of a StorageClass (`hydration`), fields of a BucketSource (`uri`,
  * `retry.maxAttempts`) and, below `export.`, its export policy. One table (keys.c) has every name with its type, its
- * default and whether it may change later. String maps and JSON are both read through it. */
+ * default and whether it may change later. String maps and JSON are both read through it.
+ * Code: spec.c, json.c (volume.json) and served.c (checks of the whole). */
 #pragma once
 
 #include "spec/id.h"
@@ -159,7 +160,7 @@ struct spec_export {
 };
 
 struct spec {
-    struct volume_id id;     /* empty: space_create() makes one */
+    struct volume_id id;     /* empty: pool_create_volume() makes one */
     char *name;              /* CreateVolume's */
     uint64_t capacity_bytes; /* promised */
     int64_t created_ns;      /* wall clock */

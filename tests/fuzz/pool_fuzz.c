@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const struct space_options o = {.path = "/pool", .name = "default", .node = "node-1"};
+    static const struct pool_options o = {.path = "/pool", .name = "default", .node = "node-1"};
     struct pool_identity i;
     struct err err = {0};
     fuzz_file(fuzz_folder(), "cistern.json", fuzz_str(bytes, len));

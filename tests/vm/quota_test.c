@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-static const char *pool_path;
+static const char *pool_dir;
 
 /* ext4 lets holders of CAP_SYS_RESOURCE pass a quota: a volume's mount process gives it up, and so do we. */
 static int give_up_resource(void **state)
@@ -23,16 +23,16 @@ static int give_up_resource(void **state)
 static void quota_is_chosen_because_the_kernel_has_it(void **state)
 {
     (void)state;
-    auto_space s = open_pool(pool_path);
-    print_message("%s\n", space_backend_why(s));
-    assert_int_equal(space_backend(s), BACKEND_QUOTA);
+    auto_pool s = open_pool(pool_dir);
+    print_message("%s\n", pool_backend_why(s));
+    assert_int_equal(pool_backend(s), BACKEND_QUOTA);
 }
 
 static void a_full_volume_is_felt_by_its_writer_alone(void **state)
 {
     (void)state;
     int errnum;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     auto_volume a = create(s, "a", 64 * MIB);
     auto_volume b = create(s, "b", 64 * MIB);
     assert_int_not_equal(a->spec->project, b->spec->project);
@@ -72,7 +72,7 @@ static void volume_of_empty_files_has_no_more_than_its_share_of_inodes(void **st
     (void)state;
     struct volume_usage u;
     int errnum;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     auto_volume a = create(s, "a", 32 * MIB);
     auto_volume b = create(s, "b", 32 * MIB);
     must(volume_usage(a, &u, &err));
@@ -80,7 +80,7 @@ static void volume_of_empty_files_has_no_more_than_its_share_of_inodes(void **st
     assert_in_range(litter(a, 10000, &errnum), 8000, 8192);
     assert_true(errnum == ENOSPC || errnum == EDQUOT);
     assert_int_equal(litter(b, 100, &errnum), 100);
-    must(space_grow(s, &a->spec->id, 64 * MIB, &err));
+    must(pool_grow_volume(s, &a->spec->id, 64 * MIB, &err));
     must(volume_usage(a, &u, &err));
     assert_int_equal(u.total_inodes, 16384);
     erase(s, a);
@@ -92,7 +92,7 @@ static void usage_is_the_volumes_own(void **state)
     (void)state;
     struct volume_usage u;
     int errnum;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     auto_volume v = create(s, "u", 64 * MIB);
     must(volume_usage(v, &u, &err));
     assert_int_equal(u.total_bytes, 64 * MIB);
@@ -106,11 +106,11 @@ static void a_volume_grows_at_once(void **state)
 {
     (void)state;
     int errnum;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     auto_volume v = create(s, "g", 32 * MIB);
     fill(v, 64 * MIB, &errnum);
     assert_int_not_equal(errnum, 0);
-    must(space_grow(s, &v->spec->id, 64 * MIB, &err));
+    must(pool_grow_volume(s, &v->spec->id, 64 * MIB, &err));
     assert_in_range(fill(v, 30 * MIB, &errnum), 29 * MIB, 30 * MIB);
     erase(s, v);
 }
@@ -118,22 +118,22 @@ static void a_volume_grows_at_once(void **state)
 static void promised_space_is_not_promised_again(void **state)
 {
     (void)state;
-    struct space_usage before, promised, used, after;
+    struct pool_usage before, promised, used, after;
     struct volume *none = NULL;
     int errnum;
-    auto_space s = open_pool(pool_path);
-    must(space_usage(s, &before, &err));
+    auto_pool s = open_pool(pool_dir);
+    must(pool_usage(s, &before, &err));
     auto_volume v = create(s, "p", 128 * MIB);
-    must(space_usage(s, &promised, &err));
+    must(pool_usage(s, &promised, &err));
     assert_in_range(before.available_bytes - promised.available_bytes, 127 * MIB, 129 * MIB);
     fill(v, 100 * MIB, &errnum);
-    must(space_usage(s, &used, &err));
+    must(pool_usage(s, &used, &err));
     assert_in_range(promised.available_bytes + MIB - used.available_bytes, 0, 2 * MIB);
     auto_spec want = wanted("q", used.available_bytes + MIB);
-    must_fail(ERR_NO_SPACE, 2028, space_create(s, want, 0, &none, &err));
+    must_fail(ERR_NO_SPACE, 2028, pool_create_volume(s, want, 0, &none, &err));
     erase(s, v);
     sync();
-    must(space_usage(s, &after, &err));
+    must(pool_usage(s, &after, &err));
     assert_in_range(after.available_bytes + MIB - before.available_bytes, 0, 2 * MIB);
 }
 
@@ -154,7 +154,7 @@ static void a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volu
 {
     (void)state;
     int errnum;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     auto_volume v = create(s, "quota", 64 * MIB);
     auto_volume bound = NULL;
     leave_project(v); /* why a bind volume has no quota */
@@ -162,7 +162,7 @@ static void a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volu
     erase(s, v);
     auto_spec want = wanted("bound", 64 * MIB);
     want->params.access = ACCESS_BIND;
-    must(space_create(s, want, 0, &bound, &err));
+    must(pool_create_volume(s, want, 0, &bound, &err));
     assert_int_equal(loops_here(), 1);
     leave_project(bound);
     assert_in_range(fill(bound, 100 * MIB, &errnum), 40 * MIB, 64 * MIB);
@@ -173,7 +173,7 @@ static void a_user_who_leaves_the_project_is_limited_by_the_image_of_a_bind_volu
 static void a_hundred_volumes_leave_nothing_behind(void **state)
 {
     (void)state;
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     many_come_and_go(s, 100);
 }
 
@@ -191,6 +191,6 @@ int main(int argc, char **argv)
     };
     if (argc != 2)
         return 2;
-    pool_path = argv[1];
+    pool_dir = argv[1];
     return cmocka_run_group_tests(tests, give_up_resource, NULL);
 }

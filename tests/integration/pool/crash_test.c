@@ -3,11 +3,11 @@
  * be as before the call or as after it, with nothing leaked and nothing promised twice. */
 #include "victim.h"
 
-static int play_once(struct space *s, act *a, int told)
+static int play_once(struct pool *p, act *a, int told)
 {
     struct err err = {0};
     (void)told;
-    return a(s, &err) < 0 ? 1 : 0;
+    return a(p, &err) < 0 ? 1 : 0;
 }
 
 /* Kills the act before its `n`th system call. False: it ended on its own before that. */
@@ -29,7 +29,7 @@ static bool killed_at(act *a, unsigned n)
 static void a_create_killed_anywhere_leaves_all_or_nothing(void **state)
 {
     (void)state;
-    uint64_t capacity, before = free_bytes(pool_path);
+    uint64_t capacity, before = free_bytes(pool_dir);
     bool seen_none = false, seen_whole = false;
     for (unsigned n = 1; killed_at(act_create, n); n++) {
         size_t count = check_pool(&capacity);
@@ -64,7 +64,7 @@ static void a_growth_killed_anywhere_is_finished_or_not_begun(void **state)
 static void a_delete_killed_anywhere_frees_every_byte_in_the_end(void **state)
 {
     (void)state;
-    uint64_t capacity, before = free_bytes(pool_path);
+    uint64_t capacity, before = free_bytes(pool_dir);
     bool more = true;
     for (unsigned n = 1; more; n++) {
         make_victim();

@@ -53,13 +53,13 @@ static void spoil(pid_t pid, int errnum)
 enum { PLAYED_WELL, PLAYED_AGAIN, PLAYED_BADLY };
 
 /* Writes the first and the second error to the pipe `told`. */
-static int play_again(struct space *s, act *a, int told)
+static int play_again(struct pool *p, act *a, int told)
 {
     struct err err = {0};
-    if (a(s, &err) == 0)
+    if (a(p, &err) == 0)
         return PLAYED_WELL;
     dprintf(told, "%s", err.text);
-    if (a(s, &err) == 0)
+    if (a(p, &err) == 0)
         return PLAYED_AGAIN;
     dprintf(told, ", and then: %s", err.text);
     return PLAYED_BADLY;
@@ -104,7 +104,7 @@ static unsigned step(void)
 static void a_create_survives_the_failure_of_any_call(void **state)
 {
     (void)state;
-    uint64_t capacity, before = free_bytes(pool_path);
+    uint64_t capacity, before = free_bytes(pool_dir);
     bool more = true;
     for (unsigned n = 1; more; n += step()) {
         more = failed_at(act_create, n, errors[n % countof(errors)]);
@@ -132,7 +132,7 @@ static void a_growth_survives_the_failure_of_any_call(void **state)
 static void a_delete_survives_the_failure_of_any_call(void **state)
 {
     (void)state;
-    uint64_t capacity, before = free_bytes(pool_path);
+    uint64_t capacity, before = free_bytes(pool_dir);
     bool more = true;
     for (unsigned n = 1; more; n += step()) {
         make_victim();
@@ -143,19 +143,19 @@ static void a_delete_survives_the_failure_of_any_call(void **state)
 }
 
 /* In a cluster the order brings the id: what a first try left must not be in the way of the second, nor of its end. */
-static int act_order(struct space *s, struct err *err)
+static int act_order(struct pool *p, struct err *err)
 {
     auto_spec want = wanted("victim", 16 * MIB);
     auto_volume v = NULL;
-    snprintf(want->id.text, sizeof want->id.text, "v1-%s-%012x", space_uuid(s), 1);
-    int r = space_create(s, want, 0, &v, err);
-    return r < 0 ? r : space_delete(s, &v->spec->id, err);
+    snprintf(want->id.text, sizeof want->id.text, "v1-%s-%012x", pool_uuid(p), 1);
+    int r = pool_create_volume(p, want, 0, &v, err);
+    return r < 0 ? r : pool_delete_volume(p, &v->spec->id, err);
 }
 
 static void an_order_that_failed_at_any_call_can_be_made_and_deleted(void **state)
 {
     (void)state;
-    uint64_t capacity, before = free_bytes(pool_path);
+    uint64_t capacity, before = free_bytes(pool_dir);
     bool more = true;
     for (unsigned n = 1; more; n += step()) {
         more = failed_at(act_order, n, errors[n % countof(errors)]);

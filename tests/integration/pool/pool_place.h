@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool_place.h - pools for the tests of space.h: on a small file system of their own, so that they can be full. */
+/* pool_place.h - pools for the tests of pool.h: on a small file system of their own, so that they can be full. */
 #pragma once
 
 #include "place.h"
-#include "pool/space.h"
+#include "pool/pool.h"
 #include <sys/statvfs.h>
 
 enum { MIB = 1 << 20 };
@@ -35,30 +35,30 @@ static inline void drop_pool_disk(struct pool_at *p)
     close(p->dir);
 }
 
-static inline struct space_options options(const char *path)
+static inline struct pool_options options(const char *path)
 {
-    return (struct space_options){.path = path, .name = "default", .node = "node-1", .reserve_percent = 0};
+    return (struct pool_options){.path = path, .name = "default", .node = "node-1", .reserve_percent = 0};
 }
 
 /* As the only one who knows what was there before: nothing was. */
-static inline int try_pool(const struct space_options *o, struct space **ret, struct err *e)
+static inline int try_pool(const struct pool_options *o, struct pool **ret, struct err *e)
 {
-    static const struct space_witness nothing;
-    auto_space s = NULL;
-    int r = space_new(o, &s, e);
+    static const struct pool_witness nothing;
+    auto_pool s = NULL;
+    int r = pool_new(o, &s, e);
     if (r == 0)
-        r = space_open(s, &nothing, e);
+        r = pool_open(s, &nothing, e);
     if (r == 0)
         *ret = take(&s);
     return r;
 }
 
-static inline struct space *open_pool(const char *path)
+static inline struct pool *open_pool(const char *path)
 {
-    struct space_options o = options(path);
-    struct space *s = NULL;
-    must(try_pool(&o, &s, &err));
-    return s;
+    struct pool_options o = options(path);
+    struct pool *p = NULL;
+    must(try_pool(&o, &p, &err));
+    return p;
 }
 
 static inline struct spec *wanted(const char *name, uint64_t bytes)
@@ -69,32 +69,32 @@ static inline struct spec *wanted(const char *name, uint64_t bytes)
     return s;
 }
 
-static inline struct volume *create(struct space *s, const char *name, uint64_t bytes)
+static inline struct volume *create(struct pool *p, const char *name, uint64_t bytes)
 {
     auto_spec want = wanted(name, bytes);
     struct volume *v = NULL;
-    must(space_create(s, want, 0, &v, &err));
+    must(pool_create_volume(p, want, 0, &v, &err));
     return v;
 }
 
 /* Deletes what create() made, at once and for good. */
-static inline void erase(struct space *s, const struct volume *v)
+static inline void erase(struct pool *p, const struct volume *v)
 {
-    must(space_delete(s, &v->spec->id, &err));
-    must(space_empty_trash(s, &err));
+    must(pool_delete_volume(p, &v->spec->id, &err));
+    must(pool_empty_trash(p, &err));
 }
 
 /* Made and erased, one after the other; in the end no byte of the pool is reserved. */
-static inline void many_come_and_go(struct space *s, unsigned count)
+static inline void many_come_and_go(struct pool *p, unsigned count)
 {
-    struct space_usage u;
+    struct pool_usage u;
     for (unsigned i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "pvc-%u", i);
-        auto_volume v = create(s, name, 16 * MIB);
-        erase(s, v);
+        auto_volume v = create(p, name, 16 * MIB);
+        erase(p, v);
     }
-    must(space_usage(s, &u, &err));
+    must(pool_usage(p, &u, &err));
     assert_int_equal(u.volumes, 0);
     assert_int_equal(u.allocated_bytes, 0);
 }

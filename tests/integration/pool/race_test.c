@@ -14,7 +14,7 @@ struct score {
 };
 
 struct racer {
-    struct space *space;
+    struct pool *pool;
     unsigned process, thread;
     struct score *score; /* shared between the processes */
 };
@@ -28,7 +28,7 @@ static void *race(void *arg)
         auto_volume v = NULL;
         snprintf(name, sizeof name, "pvc-%u-%u-%u", r->process, r->thread, i);
         auto_spec want = wanted(name, VOLUME_BYTES);
-        int code = space_create(r->space, want, 0, &v, &err);
+        int code = pool_create_volume(r->pool, want, 0, &v, &err);
         if (code == 0)
             __atomic_add_fetch(&r->score->made, 1, __ATOMIC_SEQ_CST);
         else if (code == -ERR_NO_SPACE)
@@ -44,16 +44,16 @@ static void *race(void *arg)
 static void race_process(const char *path, unsigned process, struct score *score)
 {
     struct err err = {0};
-    struct space *s = NULL;
-    struct space_options o = options(path);
+    struct pool *p = NULL;
+    struct pool_options o = options(path);
     pthread_t threads[THREADS];
     struct racer racers[THREADS];
-    if (try_pool(&o, &s, &err) < 0) {
+    if (try_pool(&o, &p, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         _exit(1);
     }
     for (unsigned i = 0; i < THREADS; i++) {
-        racers[i] = (struct racer){s, process, i, score};
+        racers[i] = (struct racer){p, process, i, score};
         pthread_create(&threads[i], NULL, race, &racers[i]);
     }
     for (unsigned i = 0; i < THREADS; i++)
@@ -78,24 +78,24 @@ static void run_processes(const char *path, struct score *score)
 }
 
 /* Every volume of the pool filled to its brim and flushed: what was promised is there. Bytes written. */
-static uint64_t fill_all(struct space *s, size_t *ret_count)
+static uint64_t fill_all(struct pool *p, size_t *ret_count)
 {
-    struct space_entry *list = NULL;
+    struct pool_entry *list = NULL;
     size_t count = 0;
     uint64_t sum = 0;
-    must(space_list(s, STR(""), 1000, &list, &count, &err));
+    must(pool_list_volumes(p, STR(""), 1000, &list, &count, &err));
     for (size_t i = 0; i < count; i++) {
         auto_volume v = NULL;
         struct volume_usage u;
         int errnum;
-        must(space_find(s, &list[i].volume_id, &v, &err));
+        must(pool_find_volume(p, &list[i].volume_id, &v, &err));
         must(volume_usage(v, &u, &err));
         uint64_t most = u.available_bytes / MIB * MIB - 2 * MIB;
         assert_int_equal(fill(v, most, &errnum), most);
         assert_int_equal(errnum, 0);
         sum += most;
     }
-    space_entries_free(list, count);
+    pool_entries_free(list, count);
     *ret_count = count;
     return sum;
 }
@@ -105,18 +105,18 @@ static void racing_reservations_promise_no_byte_twice(void **state)
     (void)state;
     struct pool_at p;
     struct score *score = mmap(NULL, sizeof *score, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct space_usage u;
+    struct pool_usage u;
     size_t count;
     make_pool_disk(&p, "race", 512 * MIB);
-    auto_space s = open_pool(p.path);
-    must(space_usage(s, &u, &err));
+    auto_pool s = open_pool(p.path);
+    must(pool_usage(s, &u, &err));
     unsigned room = (unsigned)(u.available_bytes / VOLUME_BYTES);
     assert_in_range(room, 10, PROCESSES * THREADS * TRIES - 1);
     run_processes(p.path, score);
     assert_int_equal(score->wrong, 0);
     assert_int_equal(score->made + score->refused, PROCESSES * THREADS * TRIES);
     assert_in_range(score->made, room - 1, room);
-    must(space_usage(s, &u, &err));
+    must(pool_usage(s, &u, &err));
     assert_int_equal(u.volumes, score->made);
     assert_int_equal(u.allocated_bytes, (uint64_t)score->made * VOLUME_BYTES);
     fill_all(s, &count);
@@ -125,7 +125,7 @@ static void racing_reservations_promise_no_byte_twice(void **state)
 }
 
 struct twin {
-    struct space *space;
+    struct pool *pool;
     struct volume_id id;
     int code;
 };
@@ -137,7 +137,7 @@ static void *create_twin(void *arg)
     auto_spec want = wanted("twin", 16 * MIB);
     auto_volume v = NULL;
     do
-        t->code = space_create(t->space, want, 0, &v, &err);
+        t->code = pool_create_volume(t->pool, want, 0, &v, &err);
     while (t->code == -ERR_PENDING);
     if (t->code == 0)
         t->id = v->spec->id;
@@ -153,7 +153,7 @@ static void the_same_name_at_once_gives_one_volume(void **state)
     pthread_t threads[countof(twins)];
     mkdir(at("twins"), 0755);
     for (size_t i = 0; i < countof(twins); i++)
-        twins[i].space = open_pool(at("twins"));
+        twins[i].pool = open_pool(at("twins"));
     for (size_t i = 0; i < countof(twins); i++)
         pthread_create(&threads[i], NULL, create_twin, &twins[i]);
     for (size_t i = 0; i < countof(twins); i++)
@@ -162,10 +162,10 @@ static void the_same_name_at_once_gives_one_volume(void **state)
         assert_int_equal(twins[i].code, 0);
         assert_string_equal(twins[i].id.text, twins[0].id.text);
     }
-    must(space_delete(twins[0].space, &twins[0].id, &err));
-    must(space_empty_trash(twins[0].space, &err));
+    must(pool_delete_volume(twins[0].pool, &twins[0].id, &err));
+    must(pool_empty_trash(twins[0].pool, &err));
     for (size_t i = 0; i < countof(twins); i++)
-        space_close(twins[i].space);
+        pool_close(twins[i].pool);
 }
 
 static size_t open_fds(void)
@@ -182,7 +182,7 @@ static void a_thousand_volumes_leave_nothing_behind(void **state)
 {
     (void)state;
     mkdir(at("thousand"), 0755);
-    auto_space s = open_pool(at("thousand"));
+    auto_pool s = open_pool(at("thousand"));
     size_t fds = open_fds(), mounts = mounts_here();
     await_loops(mounts); /* each mount here is of an image */
     many_come_and_go(s, 1000);

@@ -7,44 +7,44 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-static char pool_path[PATH_MAX];
+static char pool_dir[PATH_MAX];
 static struct volume_id victim_id;
 
-typedef int act(struct space *s, struct err *err);
+typedef int act(struct pool *p, struct err *err);
 
-static inline int act_create(struct space *s, struct err *err)
+static inline int act_create(struct pool *p, struct err *err)
 {
     auto_spec want = wanted("victim", 16 * MIB);
     auto_volume v = NULL;
-    return space_create(s, want, 0, &v, err);
+    return pool_create_volume(p, want, 0, &v, err);
 }
 
-static inline int act_grow(struct space *s, struct err *err)
+static inline int act_grow(struct pool *p, struct err *err)
 {
-    return space_grow(s, &victim_id, 32 * MIB, err);
+    return pool_grow_volume(p, &victim_id, 32 * MIB, err);
 }
 
-static inline int act_delete(struct space *s, struct err *err)
+static inline int act_delete(struct pool *p, struct err *err)
 {
-    int r = space_delete(s, &victim_id, err);
-    return r < 0 ? r : space_empty_trash(s, err);
+    int r = pool_delete_volume(p, &victim_id, err);
+    return r < 0 ? r : pool_empty_trash(p, err);
 }
 
 /* A child that has opened the pool and stands before its act; `play` runs there and gives its exit code. */
-static inline pid_t start_victim(int (*play)(struct space *s, act *a, int told), act *a, int told)
+static inline pid_t start_victim(int (*play)(struct pool *p, act *a, int told), act *a, int told)
 {
     int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         struct err err = {0};
-        struct space *s = NULL;
-        struct space_options o = options(pool_path);
-        if (try_pool(&o, &s, &err) < 0)
+        struct pool *p = NULL;
+        struct pool_options o = options(pool_dir);
+        if (try_pool(&o, &p, &err) < 0)
             _exit(2);
         ptrace(PTRACE_TRACEME, 0, 0, 0);
         raise(SIGSTOP);
-        _exit(play(s, a, told));
+        _exit(play(p, a, told));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (WIFEXITED(status))
@@ -74,7 +74,7 @@ static inline size_t entries_of(const char *directory)
 {
     glob_t found;
     char pattern[PATH_MAX + 16];
-    snprintf(pattern, sizeof pattern, "%s/%s/*", pool_path, directory);
+    snprintf(pattern, sizeof pattern, "%s/%s/*", pool_dir, directory);
     size_t count = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
     if (count)
         globfree(&found);
@@ -89,43 +89,43 @@ static inline void settle(void)
 }
 
 /* A child that the victim was just spawning has its locks until it becomes mkfs: so a first look may come too early. */
-static inline void empty(struct space *s)
+static inline void empty(struct pool *p)
 {
-    must(space_empty_trash(s, &err));
+    must(pool_empty_trash(p, &err));
     for (unsigned i = 0; i < 1000 && entries_of("making") > 0; i++) {
         usleep(1000);
-        must(space_empty_trash(s, &err));
+        must(pool_empty_trash(p, &err));
     }
 }
 
 /* Opens the pool as after a restart; what is there must be whole. Volumes in it. */
 static inline size_t check_pool(uint64_t *ret_capacity)
 {
-    struct space_entry *list = NULL;
-    struct space_usage u;
+    struct pool_entry *list = NULL;
+    struct pool_usage u;
     size_t count = 0;
     settle();
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     empty(s);
     assert_int_equal(entries_of("making"), 0);
     assert_int_equal(entries_of("trash"), 0);
-    must(space_usage(s, &u, &err));
-    must(space_list(s, STR(""), 10, &list, &count, &err));
+    must(pool_usage(s, &u, &err));
+    must(pool_list_volumes(s, STR(""), 10, &list, &count, &err));
     assert_int_equal(u.volumes, count);
     assert_in_range(count, 0, 1);
     *ret_capacity = 0;
     if (count == 1) {
         auto_volume v = NULL;
         struct volume_usage usage;
-        must(space_attach(s, &list[0].volume_id, &err));
-        must(space_find(s, &list[0].volume_id, &v, &err));
+        must(pool_attach_volume(s, &list[0].volume_id, &err));
+        must(pool_find_volume(s, &list[0].volume_id, &v, &err));
         must(volume_usage(v, &usage, &err));
         assert_int_equal(u.allocated_bytes, v->spec->capacity_bytes);
         assert_in_range(usage.total_bytes, v->spec->capacity_bytes / 2, v->spec->capacity_bytes);
         *ret_capacity = v->spec->capacity_bytes;
         victim_id = v->spec->id;
     }
-    space_entries_free(list, count);
+    pool_entries_free(list, count);
     settle();
     assert_int_equal(loops_here(), 1 + count); /* the pool's own disk is one */
     assert_int_equal(mounts_here(), 1 + count);
@@ -135,27 +135,27 @@ static inline size_t check_pool(uint64_t *ret_capacity)
 /* The orphaned mkfs may still have the removed image open. */
 static inline void check_freed(uint64_t before)
 {
-    uint64_t now = free_bytes(pool_path);
+    uint64_t now = free_bytes(pool_dir);
     for (unsigned i = 0; i < 1000 && now + MIB < before; i++) {
         usleep(1000);
-        now = free_bytes(pool_path);
+        now = free_bytes(pool_dir);
     }
     assert_in_range(now, before - MIB, before + MIB);
 }
 
 static inline void remove_victim(void)
 {
-    auto_space s = open_pool(pool_path);
-    must(space_delete(s, &victim_id, &err));
-    must(space_empty_trash(s, &err));
+    auto_pool s = open_pool(pool_dir);
+    must(pool_delete_volume(s, &victim_id, &err));
+    must(pool_empty_trash(s, &err));
 }
 
 static inline void make_victim(void)
 {
-    auto_space s = open_pool(pool_path);
+    auto_pool s = open_pool(pool_dir);
     must(act_create(s, &err));
     auto_volume v = NULL;
-    must(space_find_name(s, STR("victim"), &v, &err));
+    must(pool_find_volume_name(s, STR("victim"), &v, &err));
     victim_id = v->spec->id;
 }
 
@@ -166,7 +166,7 @@ static inline int enter_pool(void **state)
     if (enter_place(state) != 0)
         return -1;
     make_pool_disk(&disk, "disk", 400 * MIB);
-    snprintf(pool_path, sizeof pool_path, "%s", disk.path);
-    space_close(open_pool(pool_path));
+    snprintf(pool_dir, sizeof pool_dir, "%s", disk.path);
+    pool_close(open_pool(pool_dir));
     return 0;
 }

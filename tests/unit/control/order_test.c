@@ -63,17 +63,17 @@ static void pool_takes_a_volume_only_if_healthy_and_with_free_space(void **state
     auto_api_pool p = api_pool_new();
     p->node = str_dup(STR("n1"));
     p->pool = str_dup(STR("nvme"));
-    assert_int_equal(pool_takes(p, 1, &err), -ERR_NO_SPACE); /* the node has not reported the pool yet */
+    assert_int_equal(order_fits_pool(p, 1, &err), -ERR_NO_SPACE); /* the node has not reported the pool yet */
     p->pool_uuid = str_dup(STR("0123456789ab"));
     p->health = str_dup(STR("Healthy"));
     p->largest_volume_bytes = UINT64_C(180) << 30;
-    assert_int_equal(pool_takes(p, UINT64_C(180) << 30, &err), 0);
-    assert_int_equal(pool_takes(p, UINT64_C(200) << 30, &err), -ERR_NO_SPACE);
+    assert_int_equal(order_fits_pool(p, UINT64_C(180) << 30, &err), 0);
+    assert_int_equal(order_fits_pool(p, UINT64_C(200) << 30, &err), -ERR_NO_SPACE);
     assert_string_equal(err.text, "pool nvme on n1: full: 180 GiB free, 200 GiB required");
     assert_int_equal(err.id, 2028);
     p->health[0] = 'u';
     p->health_reason = str_dup(STR("the disk is read-only"));
-    assert_int_equal(pool_takes(p, 1, &err), -ERR_NO_SPACE);
+    assert_int_equal(order_fits_pool(p, 1, &err), -ERR_NO_SPACE);
     assert_non_null(strstr(err.text, "read-only"));
 }
 

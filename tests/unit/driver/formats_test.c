@@ -9,8 +9,8 @@
 #include "export/owner.h"
 #include "export/verdict.h"
 #include "hydrate/status.h"
+#include "pool/pool.h"
 #include "pool/record.h"
-#include "pool/space.h"
 #include "spec/spec.h"
 #include "util/hash.h"
 #include <limits.h>
@@ -23,43 +23,43 @@ enum { PART_BYTES = 8 << 20 };
 
 /* ---- files of today, and their readers --------------------------------------------------------------------------- */
 
-static int open_pool(struct space **ret, struct err *err)
+static int open_pool(struct pool **ret, struct err *err)
 {
     static const struct disk_facts facts = {.loop = true};
-    static const struct space_witness nobody = {0};
-    struct space_options o = {
+    static const struct pool_witness nobody = {0};
+    struct pool_options o = {
         .path = dir_name, .name = "default", .node = "n", .backend = BACKEND_LOOP, .facts = &facts};
-    int r = space_new(&o, ret, err);
-    return r < 0 ? r : space_open(*ret, &nobody, err);
+    int r = pool_new(&o, ret, err);
+    return r < 0 ? r : pool_open(*ret, &nobody, err);
 }
 
 static int read_pool(struct err *err)
 {
-    auto_space s = NULL;
+    auto_pool s = NULL;
     return open_pool(&s, err);
 }
 
 static char pool_record[NAME_MAX + 1]; /* its name is a digest of the pool's path */
 
-static int open_recorded(struct space **ret, struct err *err)
+static int open_recorded(struct pool **ret, struct err *err)
 {
     static const struct disk_facts facts = {.loop = true};
-    static const struct space_witness nobody = {0};
+    static const struct pool_witness nobody = {0};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/recorded", dir_name);
-    struct space_options o = {
+    struct pool_options o = {
         .path = path, .name = "p", .node = "n", .memory = dir_name, .backend = BACKEND_LOOP, .facts = &facts};
-    int r = space_new(&o, ret, err);
-    return r < 0 ? r : space_open(*ret, &nobody, err);
+    int r = pool_new(&o, ret, err);
+    return r < 0 ? r : pool_open(*ret, &nobody, err);
 }
 
 static int make_pool_record(struct err *err)
 {
-    auto_space s = NULL;
+    auto_pool s = NULL;
     assert_int_equal(mkdirat(dir, "recorded", 0700), 0);
     int r = open_recorded(&s, err);
     if (r == 0)
-        r = space_remember(s, err);
+        r = pool_remember(s, err);
     auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY));
     struct dirent *e;
     while (r == 0 && (e = dir_next(d)))
@@ -70,7 +70,7 @@ static int make_pool_record(struct err *err)
 
 static int read_pool_record(struct err *err)
 {
-    auto_space s = NULL;
+    auto_pool s = NULL;
     return open_recorded(&s, err);
 }
 
@@ -297,8 +297,8 @@ static void pool_record_without_a_version_is_read(void **state)
 {
     (void)state;
     struct err err;
-    auto_space s = NULL;
-    auto_space again = NULL;
+    auto_pool s = NULL;
+    auto_pool again = NULL;
     auto_mem char *text = NULL;
     size_t len;
     assert_int_equal(make_pool_record(&err), 0);
@@ -311,7 +311,7 @@ static void pool_record_without_a_version_is_read(void **state)
     assert_int_equal(renameat(dir, "recorded", dir, "elsewhere"), 0);
     assert_int_equal(mkdirat(dir, "recorded", 0700), 0);
     assert_int_equal(open_recorded(&again, &err), -ERR_ABSENT);
-    assert_non_null(strstr(err.text, space_uuid(s)));
+    assert_non_null(strstr(err.text, pool_uuid(s)));
 }
 
 /* A pool that replaced no other one is still written in format 1. */
@@ -334,11 +334,11 @@ static void pool_identity_of_each_format_is_read(void **state)
         auto_mem char *after = NULL;
         size_t len;
         assert_int_equal(file_replace(dir, "cistern.json", str_of(cases[i].text), 0644, &err), 0);
-        auto_space s = NULL;
+        auto_pool s = NULL;
         if (open_pool(&s, &err) < 0)
             fail_msg("format %zu: %s", i + 1, err.text);
-        assert_string_equal(space_uuid(s), "0123456789ab");
-        assert_int_equal(space_replaces(s, "ba9876543210", true), cases[i].replaces);
+        assert_string_equal(pool_uuid(s), "0123456789ab");
+        assert_int_equal(pool_replaces(s, "ba9876543210", true), cases[i].replaces);
         assert_int_equal(file_read(dir, "cistern.json", 1 << 16, &after, &len, &err), 0);
         assert_string_equal(after, cases[i].text);
     }

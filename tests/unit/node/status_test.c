@@ -51,21 +51,21 @@ static void another_pool_under_a_volume_is_a_loss_that_was_made_good(void **stat
     assert_int_equal(status_events(before, now, events), 0);
 }
 
-static struct space *closed_space(void)
+static struct pool *closed_pool(void)
 {
     struct err err;
-    struct space *closed = NULL;
-    const struct space_options options = {.path = "/pool", .name = "default", .node = "node-1"};
-    assert_int_equal(space_new(&options, &closed, &err), 0);
+    struct pool *closed = NULL;
+    const struct pool_options options = {.path = "/pool", .name = "default", .node = "node-1"};
+    assert_int_equal(pool_new(&options, &closed, &err), 0);
     return closed;
 }
 
 /* A volume that its Job fills, with that status. */
-static struct observed hydrating(struct space *closed, struct hydrate_status *h)
+static struct observed hydrating(struct pool *closed, struct hydrate_status *h)
 {
     static struct spec spec;
     static struct volume on_disk = {.spec = &spec};
-    return (struct observed){.space = closed,
+    return (struct observed){.pool = closed,
                              .id_is_of_pool = true,
                              .here = true,
                              .volume = &on_disk,
@@ -78,7 +78,7 @@ static void a_run_that_writes_no_status_is_silent(void **state)
 {
     (void)state;
     static struct hydrate_status h = {.phase = HYDRATE_FETCHING, .updated_ns = 1};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     struct observed f = hydrating(closed, &h);
     const int64_t second = 1000000000;
     const struct {
@@ -104,9 +104,9 @@ static void an_export_that_runs_past_its_deadline_is_stalled(void **state)
     const int64_t second = 1000000000, minute = 60 * second;
     static struct spec spec;
     static struct volume on_disk = {.spec = &spec};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     spec.export = (struct spec_export){.uri = (char *)"s3://b/", .deadline_ns = (uint64_t)(5 * minute)};
-    struct observed f = {.space = closed, .id_is_of_pool = true, .here = true, .volume = &on_disk};
+    struct observed f = {.pool = closed, .id_is_of_pool = true, .here = true, .volume = &on_disk};
     const struct {
         int64_t now_ns;
         enum verdict_state state;
@@ -129,7 +129,7 @@ static void a_run_that_begins_does_not_take_the_error_of_the_last_run_for_its_ow
 {
     (void)state;
     static struct hydrate_status h = {.has_error = true, .error = {.code = ERR_NO_SPACE, .message = "no space"}};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     const struct observed f = hydrating(closed, &h);
     static const struct {
         enum hydrate_phase phase;
@@ -147,7 +147,7 @@ static void a_run_that_was_stopped_has_listed_only_what_it_found(void **state)
 {
     (void)state;
     static struct hydrate_status h = {.phase = HYDRATE_STOPPED};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     struct observed f = hydrating(closed, &h);
     f.hydrating = false;
     for (uint64_t found = 0; found < 2; found++) {
@@ -162,7 +162,7 @@ static void a_complete_run_of_no_object_says_so(void **state)
 {
     (void)state;
     static struct hydrate_status h = {.phase = HYDRATE_DONE};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     const struct observed f = hydrating(closed, &h);
     auto_api_volume v = volume("0123456789ab");
     status_build(v, &f, &(struct action_outcome){.action = ACTION_KEEP}, 1);
@@ -175,7 +175,7 @@ static void a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume(v
 {
     (void)state;
     static struct hydrate_status h = {.phase = HYDRATE_STOPPED};
-    auto_space closed = closed_space();
+    auto_pool closed = closed_pool();
     struct observed f = hydrating(closed, &h);
     auto_api_volume v = volume("0123456789ab");
     f.hydrating = false;
