@@ -7,7 +7,8 @@
  * in memory only: one for each account, at most an hour old, and renewed at 80 % of its life.
  *
  * Every replica serves requests. The leader creates the CA and the certificate (Secret cistern-broker-tls) and
- * publishes the CA (ConfigMap cistern-broker-ca); the other replicas read them. */
+ * publishes the CA (ConfigMap cistern-broker-ca); the other replicas read them.
+ * Code: broker.c, and route.c for the path of a request. */
 #pragma once
 
 #include "api/source.h"

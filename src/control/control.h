@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control.h - CSI Controller for a cluster: orders volumes from nodes by CisternVolumes, and removes what they
  * leave behind. home: opened, stopped and freed by one thread (main); the handlers run on the threads of rpc.
- * Every replica serves CSI and keeps no state that other replicas lack. Only the holder of the lease cleans up. */
+ * Every replica serves CSI and keeps no state that other replicas lack. Only the holder of the lease cleans up.
+ * Code: control.c, and sweep.c for the cleaning up. */
 #pragma once
 
 #include "csi/service.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engine.h - runs a hydration: lists, fetches, verifies, writes and records objects. It can be stopped and continued at
- * any moment. home: made, waited for and freed by one thread (main); functions say so where others may call them. */
+ * any moment. home: made, waited for and freed by one thread (main); functions say so where others may call them.
+ * Code: engine.c, progress.c (the status) and fault.c (the errors). */
 #pragma once
 
 #include "hydrate/shard.h"

@@ -4,7 +4,8 @@
  * too slow for HTTP/2. Redirects are not followed: the caller decides which server gets its credentials.
  *
  * The proxy comes from the environment (https_proxy, http_proxy, no_proxy). Without a proxy, a thread named "name"
- * looks up the addresses of a host. Connections are spread over all of them; a dead address is avoided for a while. */
+ * looks up the addresses of a host. Connections are spread over all of them; a dead address is avoided for a while.
+ * Code: web.c, and web_transfer.c for a running transfer. */
 #pragma once
 
 #include "io/guard.h"

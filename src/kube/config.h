@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* config.h - address and credentials of the API server: from inside a pod, or from a kubeconfig file.
- * home: the caller's. Reading blocks on small files. */
+ * home: the caller's. Reading blocks on small files.
+ * Code: config.c, and bearer_token.c for the issuer. */
 #pragma once
 
 #include "util/err.h"

@@ -5,7 +5,8 @@
  * The copy has each object as JSON text, which needs a fraction of the memory of a tree. A lookup parses it for the
  * caller. metadata.managedFields is dropped by default. A watch that fails or ends is resumed from the last version,
  * with back-off; bookmarks renew the version. If the version is too old, the informer lists again and reports the
- * differences. Callbacks may skip changes of an object, but not its last state, and are never out of order. */
+ * differences. Callbacks may skip changes of an object, but not its last state, and are never out of order.
+ * Code: informer.c, and informer_copy.c for lookups. */
 #pragma once
 
 #include "kube/client.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mount.h - Mounts, binds and unmounts, and reads mountinfo. Blocking. home: any thread. Paths are absolute. */
+/* mount.h - Mounts, binds and unmounts, and reads mountinfo. Blocking. home: any thread. Paths are absolute.
+ * Code: mount.c and mountinfo.c. */
 #pragma once
 
 #include "util/err.h"

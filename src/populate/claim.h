@@ -7,7 +7,8 @@
  *
  * There is no state between two calls: each step follows from the present objects. So a controller may die at any
  * point, and two may run at once. Of the target only the finalizer and the annotation selected-node are written: any
- * other change makes a scheduler that binds the claim start again. */
+ * other change makes a scheduler that binds the claim start again.
+ * Code: claim.c decides, claim_read.c reads. */
 #pragma once
 
 #include "util/json.h"

@@ -4,7 +4,8 @@
  * prompt methods run on "rpc/prompt", one after the other. The memory of a call is freed with it.
  *
  * A handler gets only valid requests: at most RPC_MESSAGE_MAX bytes, valid protobuf, every string UTF-8 without NUL.
- * The server answers other requests with INVALID_ARGUMENT. Only this room maps error codes to gRPC statuses. */
+ * The server answers other requests with INVALID_ARGUMENT. Only this room maps error codes to gRPC statuses.
+ * Code: server.c, call.c (for handlers), status.c and protobuf.c. */
 #pragma once
 
 #include "util/err.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.h - Every name of a volume's specification: where its value is stored, its type, default and bounds. */
+/* keys.h - Every name of a volume's specification: where its value is stored, its type, default and bounds.
+ * Code: keys.c and value.c. */
 #pragma once
 
 #include "spec/spec.h"

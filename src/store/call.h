@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.h - one attempt at a job: an HTTP exchange or a few, with credentials. Shared by s3:// and gs://. home: the
- * job's loop. The backend builds the request (`build`) and interprets the reply (`answered`). */
+ * job's loop. The backend builds the request (`build`) and interprets the reply (`answered`).
+ * Code: call.c, and status.c for refusals. */
 #pragma once
 
 #include "backend.h"

@@ -4,7 +4,8 @@
  * worker: callbacks run on that loop, never from within the submitting call; on_done is called once, last. All
  * operations but GET are retried here by one policy (store_retry_delay). A GET is one attempt, because its caller
  * holds the buffer and the hash; it asks store_retry_delay itself. A GET slower than 99 in 100 is sent twice, at most
- * one in a hundred (hedge.h). */
+ * one in a hundred (hedge.h).
+ * Code: store.c submits jobs, job.c runs them, etag.c reads digests. */
 #pragma once
 
 #include "creds/creds.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* str.h - counted views, a builder with a ceiling, checked numbers. Bytes from outside are never C strings.
- * home: any; nothing here is shared between threads by itself. */
+ * home: any; nothing here is shared between threads by itself.
+ * Code: str.c, number.c and sbuf.c. */
 #pragma once
 
 #include "util/err.h"
