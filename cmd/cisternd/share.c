@@ -2,7 +2,7 @@
 #include "cisternd.h"
 #include "csi/service.h"
 #include "io/loop.h"
-#include "pool/disks.h"
+#include "pool/local_disks.h"
 #include "pool/pool.h"
 #include "proto/csi.pb-c.h"
 #include "rpc/client.h"
@@ -98,13 +98,13 @@ static int parse_pools(struct pool_flags *ret, struct err *err)
 static struct disk_flags {
     const char *models[OPT_LIST_MAX], *names[OPT_LIST_MAX], *wipe[OPT_LIST_MAX];
     char pool[64];
-    struct disks_wanted wish;
+    struct local_disks_wanted wish;
 } wanted[DRIVER_POOLS_MAX];
 
 /* "model:PATTERN", "path:/dev/NAME", "wipe:SERIAL", "device:/dev/disk/by-partlabel/NAME" */
 static int add(struct disk_flags *w, const char *text, struct err *err)
 {
-    struct disks_wanted *d = &w->wish;
+    struct local_disks_wanted *d = &w->wish;
     const char *path = "path:/dev/", *device = "device:/dev/";
     if (strncmp(text, "model:", 6) == 0 && text[6])
         w->models[d->model_count++] = text + 6;
@@ -125,7 +125,7 @@ static int add(struct disk_flags *w, const char *text, struct err *err)
 static int gather(struct disk_flags *w, struct err *err)
 {
     size_t len = strlen(w->pool);
-    w->wish = (struct disks_wanted){.pool = w->pool, .models = w->models, .names = w->names, .wipe = w->wipe};
+    w->wish = (struct local_disks_wanted){.pool = w->pool, .models = w->models, .names = w->names, .wipe = w->wipe};
     for (size_t i = 0; i < flags.disks.count; i++) {
         const char *item = flags.disks.items[i];
         if (strncmp(item, w->pool, len) != 0 || item[len] != '=')

@@ -2,7 +2,7 @@
 /* service.h - Serves CSI over gRPC for any driver: checks and decodes requests, calls the driver's functions, encodes
  * replies. The node driver and the controller implement one or both of the tables below.
  * home: frozen once initialised; the functions run on the threads of rpc. Strings of requests and of results live as
- * long as the call. */
+ * long as the call. Code: service.c, controller.c, node.c, and request.c for the functions that drivers call. */
 #pragma once
 
 #include "csi/health.h"

@@ -10,10 +10,10 @@ struct driver;
 enum { DRIVER_POOLS_MAX = 64 };
 
 struct driver_pool {
-    const char *name;                 /* "default" */
-    const char *path;                 /* absolute */
-    bool require_mount, is_ephemeral; /* as in pool/pool.h */
-    const struct disks_wanted *disks; /* borrowed; as in pool/pool.h */
+    const char *name;                       /* "default" */
+    const char *path;                       /* absolute */
+    bool require_mount, is_ephemeral;       /* as in pool/pool.h */
+    const struct local_disks_wanted *disks; /* borrowed; as in pool/pool.h */
 };
 
 struct driver_options {

@@ -221,7 +221,7 @@ static int set_up_disks(struct pool *p, struct err *err)
         return 0;
     if (p->disks_failed.code && clock_now_ns() < p->disks_again_ns)
         return err_copy(err, &p->disks_failed);
-    const struct disks_wanted *w = p->options.disks;
+    const struct local_disks_wanted *w = p->options.disks;
     int r = w->device ? device_ensure(w, p->options.path, err) : raid_ensure(w, p->options.path, err);
     p->disks_failed = r < 0 ? *err : (struct err){0};
     p->disks_again_ns = clock_now_ns() + DISKS_AGAIN_NS;

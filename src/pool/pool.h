@@ -29,8 +29,8 @@ struct pool_options {
     bool in_cluster;           /* its volumes belong to Kubernetes, which supports more parameters */
     unsigned reserve_percent;  /* reserve of the file system, never given to volumes */
     enum spec_backend backend; /* BACKEND_AUTO asks the kernel */
-    const struct disks_wanted *disks; /* borrowed: disks to mount at the path, set up if needed; NULL: none */
-    const struct disk_facts *facts;   /* tests: instead of asking the kernel; NULL otherwise */
+    const struct local_disks_wanted *disks; /* borrowed: disks to mount at the path, set up if needed; NULL: none */
+    const struct disk_facts *facts;         /* tests: instead of asking the kernel; NULL otherwise */
 };
 
 /* "DIR[,OPTION...]", as in --pool: require-mount, ephemeral. */

@@ -9,32 +9,32 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-enum { ARGS_MAX = DISKS_MAX + 16, DEVICE_MAX = DISK_NAME_MAX + 8 };
+enum { ARGS_MAX = LOCAL_DISKS_MAX + 16, DEVICE_MAX = DISK_NAME_MAX + 8 };
 
 static void device_of(const char *name, char ret[DEVICE_MAX])
 {
     snprintf(ret, DEVICE_MAX, "/dev/%s", name);
 }
 
-static int read_disks(const struct disks_wanted *w, struct disk_info disks[DISKS_MAX], struct disks_plan *ret,
-                      struct err *err)
+static int read_disks(const struct local_disks_wanted *w, struct local_disk disks[LOCAL_DISKS_MAX],
+                      struct local_disks_plan *ret, struct err *err)
 {
     size_t count;
-    int r = disks_scan("/sys", disks, &count, err);
+    int r = local_disks_scan("/sys", disks, &count, err);
     for (size_t i = 0; r == 0 && i < count; i++) {
         char device[DEVICE_MAX];
-        if (!disks_match(w, &disks[i]))
+        if (!local_disks_match(w, &disks[i]))
             continue;
         device_of(disks[i].name, device);
         r = signature_of_device(device, &disks[i].signature, err);
     }
-    return r < 0 ? r : disks_plan(w, disks, count, ret, err);
+    return r < 0 ? r : local_disks_plan(w, disks, count, ret, err);
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* Wipes the whole disk, so that none of its content appears in the array. Only for a disk whose serial was given. */
-static int wipe(const struct disk_info *d, struct err *err)
+static int wipe(const struct local_disk *d, struct err *err)
 {
     char device[DEVICE_MAX];
     device_of(d->name, device);
@@ -44,16 +44,16 @@ static int wipe(const struct disk_info *d, struct err *err)
     return tool_run(argv, err);
 }
 
-static int run_mdadm(const struct disks_wanted *w, const struct disks_plan *p, struct err *err)
+static int run_mdadm(const struct local_disks_wanted *w, const struct local_disks_plan *p, struct err *err)
 {
-    char array[SIGNATURE_NAME_MAX], path[64], name[64], disks[32], devices[DISKS_MAX][DEVICE_MAX];
+    char array[SIGNATURE_NAME_MAX], path[64], name[64], disks[32], devices[LOCAL_DISKS_MAX][DEVICE_MAX];
     const char *argv[ARGS_MAX] = {"mdadm"};
     size_t n = 1;
-    disks_array_name(w->pool, array);
+    local_disks_array_name(w->pool, array);
     snprintf(path, sizeof path, "/dev/md/%s", array);
     snprintf(name, sizeof name, "--name=%s", array);
     snprintf(disks, sizeof disks, "--raid-devices=%zu", p->count);
-    bool create = p->step == DISKS_CREATE;
+    bool create = p->step == LOCAL_DISKS_CREATE;
     argv[n++] = create ? "--create" : "--assemble";
     argv[n++] = path;
     argv[n++] = "--run";
@@ -72,14 +72,14 @@ static int run_mdadm(const struct disks_wanted *w, const struct disks_plan *p, s
     return tool_run(argv, err);
 }
 
-static int bring_up(const struct disks_wanted *w, const struct disks_plan *p, struct err *err)
+static int bring_up(const struct local_disks_wanted *w, const struct local_disks_plan *p, struct err *err)
 {
-    for (size_t i = 0; p->step == DISKS_CREATE && i < p->count; i++) {
+    for (size_t i = 0; p->step == LOCAL_DISKS_CREATE && i < p->count; i++) {
         int r = p->members[i]->signature.kind == SIGNATURE_BLANK ? 0 : wipe(p->members[i], err);
         if (r < 0)
             return r;
     }
-    log_event(LOG_INFO, p->step == DISKS_CREATE ? "an array is made" : "an array is assembled", "pool", w->pool,
+    log_event(LOG_INFO, p->step == LOCAL_DISKS_CREATE ? "an array is made" : "an array is assembled", "pool", w->pool,
               "disks", log_u64(p->count), NULL);
     return run_mdadm(w, p, err);
 }
@@ -87,7 +87,7 @@ static int bring_up(const struct disks_wanted *w, const struct disks_plan *p, st
 /* ---- the file system --------------------------------------------------------------------------------------------- */
 
 /* nrext64 off: kernels before 5.19 cannot mount a file system that has it. */
-static int make_xfs(const struct disks_wanted *w, const char *device, bool overwrite, struct err *err)
+static int make_xfs(const struct local_disks_wanted *w, const char *device, bool overwrite, struct err *err)
 {
     const char *const argv[] = {"mkfs.xfs", "-q", "-K", "-i", "nrext64=0", device, overwrite ? "-f" : NULL, NULL};
     log_event(LOG_INFO, "a file system is made", "pool", w->pool, "device", device, NULL);
@@ -96,7 +96,7 @@ static int make_xfs(const struct disks_wanted *w, const char *device, bool overw
 
 /* A new array has no content. An existing array is formatted only if it is blank, after a crash between the two
  * steps. Any other content may be our own, damaged. */
-static int ensure_xfs(const struct disks_wanted *w, const char *device, bool is_new, struct err *err)
+static int ensure_xfs(const struct local_disks_wanted *w, const char *device, bool is_new, struct err *err)
 {
     struct signature s;
     int r = signature_of_device(device, &s, err);
@@ -137,7 +137,7 @@ static int ensure_mounted(const char *device, const char *path, struct err *err)
 /* ---- one disk ---------------------------------------------------------------------------------------------------- */
 
 /* Only a blank disk is formatted: mkfs.xfs itself refuses one that is in use. */
-static int ensure_formatted(const struct disks_wanted *w, struct err *err)
+static int ensure_formatted(const struct local_disks_wanted *w, struct err *err)
 {
     struct signature s;
     struct stat st;
@@ -152,7 +152,7 @@ static int ensure_formatted(const struct disks_wanted *w, struct err *err)
     return make_xfs(w, w->device, false, err);
 }
 
-int device_ensure(const struct disks_wanted *w, const char *path, struct err *err)
+int device_ensure(const struct local_disks_wanted *w, const char *path, struct err *err)
 {
     int r = ensure_formatted(w, err);
     if (r == 0)
@@ -162,19 +162,19 @@ int device_ensure(const struct disks_wanted *w, const char *path, struct err *er
 
 /* ---- an array ---------------------------------------------------------------------------------------------------- */
 
-int raid_ensure(const struct disks_wanted *w, const char *path, struct err *err)
+int raid_ensure(const struct local_disks_wanted *w, const char *path, struct err *err)
 {
-    auto_mem struct disk_info *disks = xcalloc(DISKS_MAX, sizeof *disks);
-    struct disks_plan plan;
+    auto_mem struct local_disk *disks = xcalloc(LOCAL_DISKS_MAX, sizeof *disks);
+    struct local_disks_plan plan;
     char device[DEVICE_MAX];
     bool is_new = false;
     int r = read_disks(w, disks, &plan, err);
-    if (r == 0 && plan.step != DISKS_RUNNING) {
-        is_new = plan.step == DISKS_CREATE;
+    if (r == 0 && plan.step != LOCAL_DISKS_RUNNING) {
+        is_new = plan.step == LOCAL_DISKS_CREATE;
         r = bring_up(w, &plan, err);
         if (r == 0)
             r = read_disks(w, disks, &plan, err);
-        if (r == 0 && plan.step != DISKS_RUNNING)
+        if (r == 0 && plan.step != LOCAL_DISKS_RUNNING)
             r = err_set(err, ERR_IO, "mdadm succeeded, but the array does not run");
     }
     if (r == 0) {

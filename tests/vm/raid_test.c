@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 
 static const char *const two[] = {"nvme0n1", "nvme1n1"};
-static const struct disks_wanted wish = {.pool = "fast", .names = two, .name_count = 2};
+static const struct local_disks_wanted wish = {.pool = "fast", .names = two, .name_count = 2};
 
-static void ensure(const struct disks_wanted *w, const char *path)
+static void ensure(const struct local_disks_wanted *w, const char *path)
 {
     struct err err;
     char line[ERR_LINE_MAX];
@@ -64,7 +64,7 @@ static void array_after_a_reboot_is_assembled_with_its_content(void **state)
     stop("/mnt/fast");
     assert_int_not_equal(access("/mnt/fast/kept", F_OK), 0);
     const char *const serials[] = {"new0", "new1"}; /* still in the configuration: not a second time */
-    struct disks_wanted w = wish;
+    struct local_disks_wanted w = wish;
     w.wipe = serials;
     w.wipe_count = 2;
     ensure(&w, "/mnt/fast");
@@ -76,7 +76,7 @@ static void a_disk_with_a_file_system_is_taken_only_by_its_serial(void **state)
     (void)state;
     struct err err;
     const char *const name[] = {"nvme2n1"}, *const serial[] = {"old"};
-    struct disks_wanted w = {.pool = "other", .names = name, .name_count = 1};
+    struct local_disks_wanted w = {.pool = "other", .names = name, .name_count = 1};
     assert_int_equal(raid_ensure(&w, "/mnt/other", &err), -ERR_EXISTS);
     assert_int_equal(err.id, 2041);
     assert_non_null(strstr(err.text, "ext"));
@@ -94,7 +94,7 @@ static void a_lost_disk_is_not_made_up_for(void **state)
     stop("/mnt/other");
     stop("/mnt/fast");
     const char *const one[] = {"nvme0n1"};
-    struct disks_wanted w = {.pool = "fast", .names = one, .name_count = 1};
+    struct local_disks_wanted w = {.pool = "fast", .names = one, .name_count = 1};
     assert_int_equal(raid_ensure(&w, "/mnt/fast", &err), -ERR_CORRUPT);
     assert_int_equal(err.id, 2042);
     ensure(&wish, "/mnt/fast");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pool/disks.h"
+#include "pool/local_disks.h"
 #include "util/file.h"
 #include "util/glob.h"
 #include "util/hash.h"
@@ -36,7 +36,7 @@ static void each_entry(int dir, const char *name, void (*each)(int dir, const ch
 
 static void note_partition(int dir, const char *name, void *ctx)
 {
-    struct disk_info *d = ctx;
+    struct local_disk *d = ctx;
     char path[sizeof "/partition" + 256];
     snprintf(path, sizeof path, "%.255s/partition", name);
     d->has_partitions |= faccessat(dir, path, F_OK, 0) == 0;
@@ -44,12 +44,12 @@ static void note_partition(int dir, const char *name, void *ctx)
 
 static void note_holder(int, const char *name, void *ctx)
 {
-    struct disk_info *d = ctx;
+    struct local_disk *d = ctx;
     snprintf(d->holder, sizeof d->holder, "%.*s", (int)sizeof d->holder - 1, name);
 }
 
 struct scan {
-    struct disk_info *disks;
+    struct local_disk *disks;
     size_t count;
 };
 
@@ -59,10 +59,10 @@ static void note_disk(int dir, const char *name, void *ctx)
     auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (strncmp(name, "nvme", 4) != 0 || strlen(name) >= DISK_NAME_MAX || fd < 0)
         return;
-    if (s->count++ >= DISKS_MAX)
+    if (s->count++ >= LOCAL_DISKS_MAX)
         return;
-    struct disk_info *d = &s->disks[s->count - 1];
-    *d = (struct disk_info){.bytes = read_number(fd, "size") * 512, .read_only = read_number(fd, "ro") != 0};
+    struct local_disk *d = &s->disks[s->count - 1];
+    *d = (struct local_disk){.bytes = read_number(fd, "size") * 512, .read_only = read_number(fd, "ro") != 0};
     snprintf(d->name, sizeof d->name, "%s", name);
     read_text(fd, "device/model", d->model, sizeof d->model);
     read_text(fd, "device/serial", d->serial, sizeof d->serial);
@@ -72,18 +72,18 @@ static void note_disk(int dir, const char *name, void *ctx)
 
 static int by_name(const void *a, const void *b)
 {
-    return strverscmp(((const struct disk_info *)a)->name, ((const struct disk_info *)b)->name);
+    return strverscmp(((const struct local_disk *)a)->name, ((const struct local_disk *)b)->name);
 }
 
-int disks_scan(const char *sys, struct disk_info ret[DISKS_MAX], size_t *ret_count, struct err *err)
+int local_disks_scan(const char *sys, struct local_disk ret[LOCAL_DISKS_MAX], size_t *ret_count, struct err *err)
 {
     struct scan s = {.disks = ret};
     auto_fd fd = open(sys, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, errno, "cannot open '%s'", sys);
     each_entry(fd, "block", note_disk, &s);
-    if (s.count > DISKS_MAX)
-        return err_set(err, ERR_NO_SPACE, "%zu NVMe disks were found, the maximum is %d", s.count, DISKS_MAX);
+    if (s.count > LOCAL_DISKS_MAX)
+        return err_set(err, ERR_NO_SPACE, "%zu NVMe disks were found, the maximum is %d", s.count, LOCAL_DISKS_MAX);
     qsort(ret, s.count, sizeof *ret, by_name);
     *ret_count = s.count;
     return 0;
@@ -99,13 +99,13 @@ static bool matches(const char *const *patterns, size_t count, const char *text)
     return false;
 }
 
-bool disks_match(const struct disks_wanted *w, const struct disk_info *d)
+bool local_disks_match(const struct local_disks_wanted *w, const struct local_disk *d)
 {
     return matches(w->models, w->model_count, d->model) || matches(w->names, w->name_count, d->name);
 }
 
 /* An array's name has at most 32 bytes, a pool's 63: a long pool name is replaced by its hash. */
-void disks_array_name(const char *pool, char ret[SIGNATURE_NAME_MAX])
+void local_disks_array_name(const char *pool, char ret[SIGNATURE_NAME_MAX])
 {
     uint8_t digest[32];
     if (strlen("cistern-") + strlen(pool) < SIGNATURE_NAME_MAX) {
@@ -117,13 +117,13 @@ void disks_array_name(const char *pool, char ret[SIGNATURE_NAME_MAX])
     snprintf(ret, SIGNATURE_NAME_MAX, "cistern-%s", hex_text(digest, 12, hex));
 }
 
-static bool is_ours(const struct disk_info *d, const char *array)
+static bool is_ours(const struct local_disk *d, const char *array)
 {
     return d->signature.kind == SIGNATURE_MEMBER && d->signature.level == 0 &&
            strcmp(d->signature.set_name, array) == 0;
 }
 
-static int check_free(const struct disks_wanted *w, const struct disk_info *d, struct err *err)
+static int check_free(const struct local_disks_wanted *w, const struct local_disk *d, struct err *err)
 {
     const char *why = d->read_only ? "it is read-only" : d->has_partitions ? "it has partitions" : NULL;
     bool may_wipe = d->serial[0] && str_is_one_of(str_of(d->serial), w->wipe, w->wipe_count);
@@ -139,7 +139,7 @@ static int check_free(const struct disks_wanted *w, const struct disk_info *d, s
     return err_advise(err, CIS_DISK_NOT_BLANK);
 }
 
-static int plan_ours(struct disks_plan *p, struct err *err)
+static int plan_ours(struct local_disks_plan *p, struct err *err)
 {
     const struct signature *first = &p->members[0]->signature;
     bool same = true, running = true;
@@ -151,20 +151,20 @@ static int plan_ours(struct disks_plan *p, struct err *err)
     if (!same || p->count != first->raid_disks)
         return err_fail(err, ERR_CORRUPT, CIS_ARRAY_DISK_MISSING, "%zu disks of its array were found, but it has %u",
                         p->count, first->raid_disks);
-    p->step = running ? DISKS_RUNNING : DISKS_ASSEMBLE;
+    p->step = running ? LOCAL_DISKS_RUNNING : LOCAL_DISKS_ASSEMBLE;
     if (running)
         memcpy(p->array, p->members[0]->holder, sizeof p->array);
     return 0;
 }
 
-int disks_plan(const struct disks_wanted *w, const struct disk_info *disks, size_t count, struct disks_plan *ret,
-               struct err *err)
+int local_disks_plan(const struct local_disks_wanted *w, const struct local_disk *disks, size_t count,
+                     struct local_disks_plan *ret, struct err *err)
 {
     char array[SIGNATURE_NAME_MAX];
-    struct disks_plan ours = {0}, all = {.step = DISKS_CREATE};
-    disks_array_name(w->pool, array);
+    struct local_disks_plan ours = {0}, all = {.step = LOCAL_DISKS_CREATE};
+    local_disks_array_name(w->pool, array);
     for (size_t i = 0; i < count; i++) {
-        if (!disks_match(w, &disks[i]))
+        if (!local_disks_match(w, &disks[i]))
             continue;
         all.members[all.count++] = &disks[i];
         if (is_ours(&disks[i], array))

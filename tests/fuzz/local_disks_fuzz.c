@@ -3,7 +3,7 @@
  * texts that end. Each member of the plan was selected. */
 #include "directory.h"
 #include "fuzz.h"
-#include "pool/disks.h"
+#include "pool/local_disks.h"
 #include <sys/stat.h>
 
 static const char *const files[] = {"size", "ro", "device/model", "device/serial"};
@@ -15,25 +15,26 @@ static int folder(int at, const char *path)
     return at;
 }
 
-static void check_plan(const struct disk_info *disks, size_t count)
+static void check_plan(const struct local_disk *disks, size_t count)
 {
     static const char *const models[] = {"*nvme*", "?"};
     const char *wipe[] = {disks[0].serial};
-    const struct disks_wanted w = {.pool = "p", .models = models, .model_count = 2, .wipe = wipe, .wipe_count = 1};
-    struct disks_plan plan;
+    const struct local_disks_wanted w = {
+        .pool = "p", .models = models, .model_count = 2, .wipe = wipe, .wipe_count = 1};
+    struct local_disks_plan plan;
     struct err err = {0};
-    int r = disks_plan(&w, disks, count, &plan, &err);
+    int r = local_disks_plan(&w, disks, count, &plan, &err);
     if (r < 0) {
         assert(err.id >= 2040 && err.id <= 2042);
         return;
     }
     for (size_t i = 0; i < plan.count; i++)
-        assert(disks_match(&w, plan.members[i]));
+        assert(local_disks_match(&w, plan.members[i]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static struct disk_info disks[DISKS_MAX];
+    static struct local_disk disks[LOCAL_DISKS_MAX];
     struct str rest = fuzz_str(bytes, len), field;
     struct err err = {0};
     size_t count = 0;
@@ -43,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         snprintf(path, sizeof path, "block/nvme0n1/%s", files[i]);
         fuzz_file(at, path, str_split(&rest, '\0', &field) ? field : STR_NULL);
     }
-    int r = disks_scan(fuzz_folder_name, disks, &count, &err);
+    int r = local_disks_scan(fuzz_folder_name, disks, &count, &err);
     assert(r == 0 && count == 1 && strcmp(disks[0].name, "nvme0n1") == 0);
     assert(memchr(disks[0].model, '\0', DISK_TEXT_MAX) && memchr(disks[0].serial, '\0', DISK_TEXT_MAX));
     check_plan(disks, count);
