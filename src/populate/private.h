@@ -122,8 +122,8 @@ must_check int populate_send(struct populate *p, struct kube_request q, json *ow
 void operation_changed(struct populate *p, struct key_state *m, int64_t began_ns, const char *result);
 
 /* Calls job_limit_take() and job_limit_leave(); the latter enqueues the next waiting volume. */
-bool job_limit_admits(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running);
-void job_limit_ended(struct populate *p, enum job_slot slot, struct str volume);
+bool populate_admits_job(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running);
+void populate_job_ended(struct populate *p, enum job_slot slot, struct str volume);
 
 /* ---- source_probe.c ---------------------------------------------------------------------------------------------- */
 

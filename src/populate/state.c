@@ -124,13 +124,13 @@ int populate_enqueue_claim(void *ctx, struct str, const json *claim)
 
 /* ---- limits of Jobs ---------------------------------------------------------------------------------------------- */
 
-bool job_limit_admits(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
+bool populate_admits_job(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
 {
     auto_lock(&p->lock);
     return job_limit_take(&p->limits[slot], r, is_running);
 }
 
-void job_limit_ended(struct populate *p, enum job_slot slot, struct str volume)
+void populate_job_ended(struct populate *p, enum job_slot slot, struct str volume)
 {
     auto_mem char *ended = str_dup(volume);
     pthread_mutex_lock(&p->lock);

@@ -357,13 +357,13 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
 static bool may_run(struct volume_view *v, enum job_slot slot, const struct job_facts *f, const struct job_step *step)
 {
     if (v->volume && (f->job || step->action == JOB_CREATE))
-        return job_limit_admits(
+        return populate_admits_job(
             v->p, slot,
             &(struct job_request){.volume = v->volume->meta.name,
                                   .node = v->volume->node,
                                   .ns = v->volume->claim_namespace ? v->volume->claim_namespace : ""},
             f->job != NULL);
-    job_limit_ended(v->p, slot, v->name);
+    populate_job_ended(v->p, slot, v->name);
     return true;
 }
 
@@ -391,7 +391,8 @@ static int serve(struct volume_view *v, size_t slot, uint64_t *again_ns)
     case JOB_CREATE: {
         int r = create_job(v, f.kind);
         if (r < 0)
-            job_limit_ended(v->p, (enum job_slot)slot, v->name); /* until the next try, the place is another volume's */
+            populate_job_ended(v->p, (enum job_slot)slot,
+                               v->name); /* until the next try, the place is another volume's */
         return r;
     }
     case JOB_DELETE: {

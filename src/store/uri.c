@@ -8,8 +8,9 @@ enum { BUCKET_MIN = 3, BUCKET_MAX = 63 };
 
 static int invalid(struct str text, struct err *err, const char *why)
 {
-    char shown[URI_SHOWN_ROOM];
-    return err_fail(err, ERR_INVALID, CIS_URI_INVALID, "cannot read the URI '%s': %s", uri_shown(text, shown), why);
+    char shown[ENDPOINT_SHOWN_ROOM];
+    return err_fail(err, ERR_INVALID, CIS_URI_INVALID, "cannot read the URI '%s': %s", endpoint_shown(text, shown),
+                    why);
 }
 
 static int invalid_scheme(struct str text, struct err *err)

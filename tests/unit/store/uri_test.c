@@ -99,10 +99,10 @@ static void a_password_is_not_repeated(void **state)
         assert_true(store_uri_parse(str_of(texts[i]), &u, &err) < 0);
         assert_null(strstr(err.text, "secret"));
     }
-    char shown[URI_SHOWN_ROOM];
-    assert_string_equal(uri_shown(STR("s3://AKIA:secret@bucket/a@b"), shown), "s3://...@bucket/a@b");
-    assert_string_equal(uri_shown(STR("s3://bucket/a@b"), shown), "s3://bucket/a@b");
-    assert_string_equal(uri_shown(STR("user:secret@host/x"), shown), "...@host/x");
+    char shown[ENDPOINT_SHOWN_ROOM];
+    assert_string_equal(endpoint_shown(STR("s3://AKIA:secret@bucket/a@b"), shown), "s3://...@bucket/a@b");
+    assert_string_equal(endpoint_shown(STR("s3://bucket/a@b"), shown), "s3://bucket/a@b");
+    assert_string_equal(endpoint_shown(STR("user:secret@host/x"), shown), "...@host/x");
 }
 
 int main(void)
