@@ -37,7 +37,7 @@ struct doctor_purpose {
 /* doctor_source.c: credentials, endpoint, clock skew, and the rights of each purpose. */
 void doctor_uri(const char *uri, const struct doctor_purpose *p);
 
-/* Until a request has ended; says on stderr that it waits. */
+/* doctor_report.c: until a request has ended; says on stderr that it waits. */
 void doctor_wait(struct doctor_store *d);
 
 /* doctor_rights.c: tries each right that a source or an export needs, by a request that needs no other right. */

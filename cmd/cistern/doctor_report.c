@@ -2,7 +2,11 @@
 #include "cistern.h"
 #include "cli/term.h"
 #include "doctor.h"
+#include <errno.h>
 #include <stdio.h>
+#include <time.h>
+
+enum { REPORT_SECONDS = 4 }; /* of a wait */
 
 static unsigned counts[DOCTOR_FAIL + 1];
 
@@ -53,4 +57,16 @@ bool doctor_print_summary(void)
     term_json_u64(&b, "fail", counts[DOCTOR_FAIL]);
     term_json_end(&b, stdout);
     return passed;
+}
+
+void doctor_wait(struct doctor_store *d)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    for (until.tv_sec += REPORT_SECONDS; sem_clockwait(&d->over, CLOCK_MONOTONIC, &until) != 0;)
+        if (errno == ETIMEDOUT) {
+            until.tv_sec += REPORT_SECONDS;
+            if (!globals.quiet && !globals.json)
+                fprintf(stderr, "cistern: waiting for an answer to '%s'\n", d->uri);
+        }
 }

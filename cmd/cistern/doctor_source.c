@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 enum {
-    REPORT_SECONDS = 4, /* of a wait */
     SKEW_WARN_SECONDS = 60,
     SKEW_FAIL_SECONDS = 300
 }; /* S3 refuses signatures with a skew of 15 min, STS of 5 min */
@@ -85,18 +84,6 @@ static void report_clock(const struct clock_check *v)
             skew < 0 ? "ahead of" : "behind");
     err_advise(&err, CIS_CLOCK_SKEW);
     doctor_say_err(far > SKEW_FAIL_SECONDS ? DOCTOR_FAIL : DOCTOR_WARN, "clock", &err);
-}
-
-void doctor_wait(struct doctor_store *d)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    for (until.tv_sec += REPORT_SECONDS; sem_clockwait(&d->over, CLOCK_MONOTONIC, &until) != 0;)
-        if (errno == ETIMEDOUT) {
-            until.tv_sec += REPORT_SECONDS;
-            if (!globals.quiet && !globals.json)
-                fprintf(stderr, "cistern: waiting for an answer to '%s'\n", d->uri);
-        }
 }
 
 /* False: the store does not answer. */

@@ -64,9 +64,10 @@ static int complete(struct hydrate *h, struct err *err)
     return r == 0 ? target_finish(h->target, whole, durable, err) : r;
 }
 
-static bool is_void(const struct hydrate *h)
+bool hydrate_is_void(const struct hydrate *h)
 {
-    return (h->faults.has_fatal || h->faults.is_cancelled) && hydrate_is_void(h);
+    return h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 &&
+           (!h->old.index || index_count(h->old.index) == 0);
 }
 
 static void run_finish(struct work *w)
@@ -78,7 +79,7 @@ static void run_finish(struct work *w)
         journal_mark_stale(h->journal);
     int r = journal_flush(h->journal, &err);
     h->coordinator.finish_err.code = 0;
-    if (f->fatal_kind == FAULT_TOO_LARGE || is_void(h))
+    if (f->fatal_kind == FAULT_TOO_LARGE || ((f->has_fatal || f->is_cancelled) && hydrate_is_void(h)))
         r = target_clean(h->target, &err);
     else if (f->fatal_kind == FAULT_LISTED_TWICE && !h->old.index) /* every run of this catalog would fail */
         r = target_wipe(h->target, &err);

@@ -187,12 +187,6 @@ static void destroy(struct hydrate *h)
     free(h);
 }
 
-bool hydrate_is_void(const struct hydrate *h)
-{
-    return h->target->kind != TARGET_VOLUME && index_count(h->index) == 0 &&
-           (!h->old.index || index_count(h->old.index) == 0);
-}
-
 int hydrate_start(const struct hydrate_options *o, struct target *own_target, struct hydrate **ret, struct err *err)
 {
     struct hydrate *h = hydrate_new(o, own_target);

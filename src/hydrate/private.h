@@ -77,7 +77,7 @@ must_check int conflict_resolve(struct hydrate_lane *l, uint64_t id, const struc
  * the control group, is too small for the defaults. */
 must_check int memory_defaults(struct hydrate_options *o, uint64_t limit, struct err *err);
 
-/* engine.c: the state has nothing that the next run can use: not one object was listed, now or before. */
+/* coordinator.c: the state has nothing that the next run can use: not one object was listed, now or before. */
 bool hydrate_is_void(const struct hydrate *h);
 
 /* relist.c: replaces a listing that is out of date. */

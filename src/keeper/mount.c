@@ -132,12 +132,6 @@ static int process_start(struct keeper *k, struct keeper_mount *v, struct err *e
     return r < 0 ? r : wire_send(v->control_fd, &synced, NULL, err);
 }
 
-void process_kill(const struct keeper_mount *v)
-{
-    if (v->process_fd >= 0)
-        pidfd_send_signal(v->process_fd, SIGKILL, NULL, 0);
-}
-
 void process_await(const struct keeper_mount *v)
 {
     siginfo_t ignored;

@@ -106,13 +106,13 @@ void keeper_mount_on_dropped(struct keeper *k, struct keeper_mount *v, int clien
 int keeper_mount_wait_ms(const struct keeper_mount *v, uint64_t now_ns);
 void keeper_mount_status(const struct keeper_mount *v, struct keeper_status *ret);
 
-void process_kill(const struct keeper_mount *v);  /* none is fine */
 void process_await(const struct keeper_mount *v); /* until it has exited; none is fine */
 
 /* ---- watch.c: mount processes that answer nothing ---------------------------------------------------------------- */
 
 void watch_begin(struct keeper_mount *v, uint64_t now_ns);                  /* its process is ready */
 void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now_ns); /* at .look_ns, while it serves */
+void process_kill(const struct keeper_mount *v);                            /* none is fine */
 
 /* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
 

@@ -6,7 +6,9 @@
 #include "util/clock.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 
 enum { LOOK_MS = 5000, STUCK_MS = 20000 }; /* documented in docs/design/004-mounts.md */
 
@@ -14,6 +16,12 @@ enum { LOOK_MS = 5000, STUCK_MS = 20000 }; /* documented in docs/design/004-moun
 static void look_later(struct keeper_mount *v, uint64_t now)
 {
     v->look_ns = now - now % (LOOK_MS * NS_PER_MS) + LOOK_MS * NS_PER_MS;
+}
+
+void process_kill(const struct keeper_mount *v)
+{
+    if (v->process_fd >= 0)
+        pidfd_send_signal(v->process_fd, SIGKILL, NULL, 0);
 }
 
 void watch_begin(struct keeper_mount *v, uint64_t now)
