@@ -81,13 +81,6 @@ static inline size_t entries_of(const char *directory)
     return count;
 }
 
-/* A loop device goes when its last user does, which is not at once. */
-static inline void settle(void)
-{
-    for (unsigned i = 0; i < 1000 && loops_here() != mounts_here(); i++)
-        usleep(1000);
-}
-
 /* A child that the victim was just spawning has its locks until it becomes mkfs: so a first look may come too early. */
 static inline void empty(struct pool *p)
 {
@@ -104,7 +97,7 @@ static inline size_t check_pool(uint64_t *ret_capacity)
     struct pool_entry *list = NULL;
     struct pool_usage u;
     size_t count = 0;
-    settle();
+    await_loops(mounts_here());
     auto_pool s = open_pool(pool_dir);
     empty(s);
     assert_int_equal(entries_of("making"), 0);
@@ -126,8 +119,7 @@ static inline size_t check_pool(uint64_t *ret_capacity)
         victim_id = v->spec->id;
     }
     pool_entries_free(list, count);
-    settle();
-    assert_int_equal(loops_here(), 1 + count); /* the pool's own disk is one */
+    await_loops(1 + count); /* the pool's own disk is one */
     assert_int_equal(mounts_here(), 1 + count);
     return count;
 }
