@@ -26,7 +26,7 @@ struct doctor_store {
     const char *uri; /* borrowed */
     struct store *store;
     struct worker worker;
-    struct thread_pool *pool;
+    struct thread_pool *threads;
     sem_t over; /* posted by the loop when a request has ended */
 };
 

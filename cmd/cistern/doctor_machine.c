@@ -227,11 +227,11 @@ struct doctor_identity {
     struct str uuid, node, pool;
 };
 
-static int read_identity(int pool, json **ret_json, struct doctor_identity *ret, struct err *err)
+static int read_identity(int dir, json **ret_json, struct doctor_identity *ret, struct err *err)
 {
     auto_mem char *text = NULL;
     size_t len;
-    int r = file_read(pool, "cistern.json", 65536, &text, &len, err);
+    int r = file_read(dir, "cistern.json", 65536, &text, &len, err);
     if (r == 0)
         r = json_parse((struct str){text, len}, "cistern.json", ret_json, err);
     if (r == 0)
@@ -239,7 +239,7 @@ static int read_identity(int pool, json **ret_json, struct doctor_identity *ret,
     return r < 0 && r != -ERR_NOT_FOUND ? err_wrap(err, "cannot read the pool's identity") : r;
 }
 
-static void check_identity(int pool, const struct pool_place *place)
+static void check_identity(int dir, const struct pool_place *place)
 {
     struct err err;
     auto_json j = NULL;
@@ -247,7 +247,7 @@ static void check_identity(int pool, const struct pool_place *place)
     char host[256] = "";
     bool is_new;
     gethostname(host, sizeof host - 1);
-    int r = read_identity(pool, &j, &c, &err);
+    int r = read_identity(dir, &j, &c, &err);
     auto_mem char *node = str_dup(r == 0 ? c.node : str_of(host));
     auto_mem char *name = str_dup(r == 0 ? c.pool : STR(NAME_POOL_DEFAULT));
     struct pool_options o = {.path = place->path,
@@ -269,13 +269,13 @@ static void check_identity(int pool, const struct pool_place *place)
             strcmp(node, host) == 0 ? "" : ", which is not this host's name: the disk was moved, or --node-id is set");
 }
 
-static void check_backend(int pool, const char *path)
+static void check_backend(int dir, const char *path)
 {
     struct err err;
     struct disk_facts facts;
     enum spec_backend backend;
     char why[DISK_WHY_MAX];
-    int r = disk_probe(pool, &facts, &err);
+    int r = disk_probe(dir, &facts, &err);
     if (r == 0)
         r = disk_choose(&facts, BACKEND_AUTO, &backend, why, &err);
     if (r < 0)
@@ -284,11 +284,11 @@ static void check_backend(int pool, const char *path)
         doctor_say(DOCTOR_PASS, "backend", "'%s': %s", path, why);
 }
 
-static void check_space(int pool, const char *path)
+static void check_space(int dir, const char *path)
 {
     struct statvfs v;
     char free_text[BYTES_TEXT_MAX], total_text[BYTES_TEXT_MAX];
-    if (fstatvfs(pool, &v) != 0 || v.f_blocks == 0) {
+    if (fstatvfs(dir, &v) != 0 || v.f_blocks == 0) {
         doctor_say(DOCTOR_WARN, "space", "'%s': the file system does not report its size", path);
         return;
     }
@@ -312,14 +312,14 @@ void doctor_pool(const char *text)
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
         return;
     }
-    auto_fd pool = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (pool < 0) {
+    auto_fd dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
         if (err_sys(&err, errno, "cannot open the pool '%s'", path) == -ERR_NOT_FOUND)
             err_advise(&err, CIS_POOL_DIRECTORY_MISSING);
         doctor_say_err(DOCTOR_FAIL, "pool", &err);
         return;
     }
-    check_identity(pool, &place);
-    check_backend(pool, path);
-    check_space(pool, path);
+    check_identity(dir, &place);
+    check_backend(dir, path);
+    check_space(dir, path);
 }

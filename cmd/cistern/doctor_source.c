@@ -6,7 +6,6 @@
 #include "store/store.h"
 #include "util/clock.h"
 #include "util/env.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -142,9 +141,9 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
     /* The new threads inherit the mask: only main takes a signal. */
     sigset_t ends = ending_signals(), before;
     pthread_sigmask(SIG_BLOCK, &ends, &before);
-    r = thread_pool_new(2, &d.pool, &err);
+    r = thread_pool_new(2, &d.threads, &err);
     if (r == 0)
-        r = worker_init(&d.worker, 0, d.pool, &web, false, &err);
+        r = worker_init(&d.worker, 0, d.threads, &web, false, &err);
     if (r == 0)
         r = loop_start(d.worker.loop, &err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -152,7 +151,7 @@ void doctor_uri(const char *uri, const struct doctor_purpose *p)
         doctor_say_err(DOCTOR_FAIL, "uri", &err);
     else
         visit_store(&d, p);
-    thread_pool_free(d.pool);
+    thread_pool_free(d.threads);
     worker_done(&d.worker);
     store_free(d.store);
     sem_destroy(&d.over);

@@ -86,7 +86,7 @@ struct export_cmd {
     char *destination;      /* owned */
     char owner[OWNER_MAX];
     struct store *store;
-    struct thread_pool *pool;
+    struct thread_pool *threads;
     struct worker workers[WORKERS_MAX];
     size_t worker_count;
     struct index *catalog; /* NULL: no file is known to come from the bucket */
@@ -376,9 +376,9 @@ static int start_workers(struct export_cmd *j, struct err *err)
     struct web_options web = {.stall_timeout_ns = request_stall_ns(WEB_STALL_NS)};
     size_t want = worker_count(0);
     store_trust(j->store, &web);
-    int r = thread_pool_new(POOL_THREADS, &j->pool, err);
+    int r = thread_pool_new(POOL_THREADS, &j->threads, err);
     for (; r == 0 && j->worker_count < want; j->worker_count++) {
-        r = worker_init(&j->workers[j->worker_count], (unsigned)j->worker_count, j->pool, &web, true, err);
+        r = worker_init(&j->workers[j->worker_count], (unsigned)j->worker_count, j->threads, &web, true, err);
         if (r < 0)
             break;
     }
@@ -391,7 +391,7 @@ static void close_job(struct export_cmd *j)
 {
     for (size_t i = 0; i < j->worker_count; i++)
         worker_done(&j->workers[i]);
-    thread_pool_free(j->pool);
+    thread_pool_free(j->threads);
     store_free(j->store);
     index_free(j->catalog);
     free(j->destination);

@@ -8,7 +8,7 @@
  *
  * Every replica serves requests. The leader creates the CA and the certificate (Secret cistern-broker-tls) and
  * publishes the CA (ConfigMap cistern-broker-ca); the other replicas read them.
- * Code: broker.c, and route.c for the path of a request. */
+ * Code: broker.c, and route.c for broker_binding_parse(). */
 #pragma once
 
 #include "api/source.h"

@@ -6,7 +6,8 @@
  *   order    ids in order of paths, 4 bytes each; omitted if they arrived in that order
  *   table    the offset of each segment
  *   foot     the last 96 bytes: counts, offsets, checksums
- * A partial file ends after any segment. Private to this room. */
+ * A partial file ends after any segment. Private to this room.
+ * Code: index.c and sort.c. */
 #pragma once
 
 #include "catalog/index.h"

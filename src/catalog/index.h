@@ -6,7 +6,8 @@
  * continues. home: one writer at a time (add, flush, finish: the caller's lock); readers on any thread, for ids that
  * were flushed. Returned views point into the mapping and live as long as the index. Memory: a page of records, 16
  * bytes a segment, and 16 MiB while sorting. Limits: 2^32 objects, 16.7 M segments, paths and etags of 65,535 bytes.
- * Code: write.c adds entries, open.c opens a file, manifest.c makes the manifest, index.c does the rest. */
+ * Code: write.c creates, fills and finishes a catalog, open.c opens or resumes one, manifest.c makes the manifest,
+ * index.c has the rest. */
 #pragma once
 
 #include "util/err.h"

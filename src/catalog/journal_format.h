@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal_format.h - defines the journal file: records of 32 bytes. Private to this room. */
+/* journal_format.h - defines the journal file: records of 32 bytes. Private to this room.
+ * Code: journal_state.c and journal_replay.c. */
 #pragma once
 
 #include "catalog/journal.h"

@@ -44,7 +44,7 @@ static int place_anywhere(struct control *c, const struct order_request *o, stru
     struct roomiest_pool s = {.pool = o->volume->pool, .c = c};
     (void)kube_informer_each(c->o.pools, -1, STR_NULL, keep_roomiest, &s);
     auto_api_pool best = s.best;
-    int r = best ? order_fits_pool(best, o->volume->capacity_bytes, err)
+    int r = best ? order_check_pool(best, o->volume->capacity_bytes, err)
                  : err_set(err, ERR_NO_SPACE, "pool '%s': not found on any node", o->volume->pool);
     if (r == 0)
         *ret = take(&best);
@@ -67,7 +67,7 @@ static int place_at(struct control *c, const struct order_request *o, const stru
     if (r == 0 && is_unreachable(c, node))
         r = err_fail(err, ERR_NO_SPACE, CIS_NODE_PENDING, "node %s: does not respond", node);
     if (r == 0)
-        r = order_fits_pool(p, o->volume->capacity_bytes, err);
+        r = order_check_pool(p, o->volume->capacity_bytes, err);
     if (r == 0)
         *ret = take(&p);
     return r;

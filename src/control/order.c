@@ -86,7 +86,7 @@ int order_matches(const struct api_volume *have, const struct order_request *o, 
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
-int order_fits_pool(const struct api_pool *p, uint64_t bytes, struct err *err)
+int order_check_pool(const struct api_pool *p, uint64_t bytes, struct err *err)
 {
     char have[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX];
     if (!p->pool_uuid || !api_pool_is_healthy(p))

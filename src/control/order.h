@@ -28,7 +28,7 @@ must_check int order_matches(const struct api_volume *have, const struct order_r
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
 /* ERR_NO_SPACE (CIS_POOL_FULL) if the pool has no room for `bytes` or is unhealthy. */
-must_check int order_fits_pool(const struct api_pool *p, uint64_t bytes, struct err *err);
+must_check int order_check_pool(const struct api_pool *p, uint64_t bytes, struct err *err);
 
 /* ---- state of an order ------------------------------------------------------------------------------------------- */
 

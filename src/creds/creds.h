@@ -3,7 +3,8 @@
  * home: any thread, under its own lock. An identity is frozen and counted: requests in progress keep theirs. Secrets
  * never reach a log, an error or a core dump's text. At 80 % of an identity's life one caller fetches the next one on
  * its own worker. The others use the old one while it is valid, and then wait. A refused fetch is repeated after 20 s
- * at the earliest; a temporary failure (no reply, 429, 5xx) after 100 ms, doubled each time. */
+ * at the earliest; a temporary failure (no reply, 429, 5xx) after 100 ms, doubled each time.
+ * Code: creds.c, open.c (kinds, opening) and aws.c for creds_aws_profile_value(). */
 #pragma once
 
 #include "io/worker.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grant.h - exchanges a token or key for a short-lived cloud credential, once. creds.h does the caching. Endpoints are
  * overridden by CISTERN_GCP_STS_URL, CISTERN_GCP_IAM_URL, CISTERN_GCP_OAUTH_URL and AWS_ENDPOINT_URL_STS:
- * "https://sts.example", without a path. */
+ * "https://sts.example", without a path.
+ * Code: open.c. */
 #pragma once
 
 #include "creds/creds.h"

@@ -2,7 +2,9 @@
 /* service.h - Serves CSI over gRPC for any driver: checks and decodes requests, calls the driver's functions, encodes
  * replies. The node driver and the controller implement one or both of the tables below.
  * home: frozen once initialised; the functions run on the threads of rpc. Strings of requests and of results live as
- * long as the call. Code: service.c, controller.c, node.c, and request.c for the functions that drivers call. */
+ * long as the call.
+ * Code: service.c, and request.c for csi_pairs_value() and csi_volume_not_found(). controller.c and node.c have the
+ * methods. */
 #pragma once
 
 #include "csi/health.h"

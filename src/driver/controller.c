@@ -117,9 +117,10 @@ static int modify(void *ctx, const struct volume_id *id, struct csi_pairs pairs,
     int r = driver_lock_volume(ctx, id, &lock, &p, &v, err);
     if (r < 0)
         return r;
-    auto_mem struct pool_change *changes = xcalloc(pairs.count + 1, sizeof *changes);
+    auto_mem struct pool_volume_change *changes = xcalloc(pairs.count + 1, sizeof *changes);
     for (size_t i = 0; i < pairs.count; i++)
-        changes[i] = (struct pool_change){.key = str_of(pairs.items[i].key), .value = str_of(pairs.items[i].value)};
+        changes[i] =
+            (struct pool_volume_change){.key = str_of(pairs.items[i].key), .value = str_of(pairs.items[i].value)};
     return pool_modify_volume(p, id, changes, pairs.count, err);
 }
 

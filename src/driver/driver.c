@@ -65,7 +65,7 @@ static void log_open_failure(struct driver *d, const struct pool *p, const struc
     d->open_errors[i] = *why;
 }
 
-static void pool_opened(struct driver *d, struct pool *p)
+static void after_open(struct driver *d, struct pool *p)
 {
     struct err err;
     log_event(LOG_INFO, "pool opened", "pool", pool_name(p), "path", pool_path(p), "uuid", pool_uuid(p), "backend",
@@ -86,7 +86,7 @@ int driver_open_pool(struct driver *d, struct pool *p, const struct pool_witness
     if (r < 0)
         log_open_failure(d, p, err);
     else if (!was_open)
-        pool_opened(d, p);
+        after_open(d, p);
     pthread_mutex_unlock(&d->opening);
     if (r == 0 && !was_open && d->changed)
         d->changed(d->ctx, NULL);
@@ -107,7 +107,7 @@ static uint64_t empty_trash(void *ctx)
             log_err(LOG_WARN, "trash cannot be emptied", &err, "pool", pool_name(d->pools[i]), NULL);
             rest_ns = EMPTY_AGAIN_NS;
         }
-    return rest_ns; /* pool_opened() and a deletion wake it */
+    return rest_ns; /* after_open() and a deletion wake it */
 }
 
 /* Standalone, only the recorded pools show which pool belongs here; on a node the agent asks the API server. */
@@ -126,17 +126,17 @@ static int make_pools(struct driver *d, const struct driver_options *o, struct e
 {
     d->open_errors = xcalloc(o->pool_count, sizeof *d->open_errors);
     for (size_t i = 0; i < o->pool_count; i++) {
-        struct pool_options s = {.path = o->pools[i].path,
-                                 .name = o->pools[i].name,
-                                 .node = o->node_id,
-                                 .memory = o->memory,
-                                 .given_up = o->given_up,
-                                 .require_mount = o->pools[i].require_mount,
-                                 .is_ephemeral = o->pools[i].is_ephemeral,
-                                 .disks = o->pools[i].disks,
-                                 .in_cluster = o->is_node,
-                                 .reserve_percent = o->reserve_percent};
-        int r = pool_new(&s, &d->pools[d->pool_count], err);
+        struct pool_options options = {.path = o->pools[i].path,
+                                       .name = o->pools[i].name,
+                                       .node = o->node_id,
+                                       .memory = o->memory,
+                                       .given_up = o->given_up,
+                                       .require_mount = o->pools[i].require_mount,
+                                       .is_ephemeral = o->pools[i].is_ephemeral,
+                                       .disks = o->pools[i].disks,
+                                       .in_cluster = o->is_node,
+                                       .reserve_percent = o->reserve_percent};
+        int r = pool_new(&options, &d->pools[d->pool_count], err);
         if (r < 0)
             return err_wrap(err, "pool '%s'", o->pools[i].name);
         d->pool_count++;

@@ -65,7 +65,7 @@ static bool is_given_up(struct driver *d, const char *uuid)
     return false;
 }
 
-static int pool_is_absent(struct driver *d, const struct volume_id *id, struct err *err)
+static int refuse_absent_pool(struct driver *d, const struct volume_id *id, struct err *err)
 {
     char uuid[SPEC_UUID_LEN + 1];
     struct err why;
@@ -89,7 +89,7 @@ int driver_find(struct driver *d, const struct volume_id *id, struct pool **ret_
 {
     struct pool *p = driver_pool_of(d, id);
     if (!p)
-        return pool_is_absent(d, id, err);
+        return refuse_absent_pool(d, id, err);
     int r = pool_find_volume(p, id, ret, err);
     if (r == 0)
         *ret_pool = p;

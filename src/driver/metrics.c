@@ -110,7 +110,7 @@ struct phase_count {
     uint64_t count;
 };
 
-struct pool_gauges {
+struct driver_pool_gauges {
     struct pool *pool; /* borrowed */
     struct metric_series *capacity, *available, *reserved, *healthy;
     struct phase_count phases[PHASES_MAX]; /* every phase seen so far: one without volumes must become 0 */
@@ -127,7 +127,7 @@ struct driver_metrics {
     char *node; /* owned */
     uint64_t interval_ns;
     struct hydrate_status *hydration; /* owned: too big for a stack */
-    struct pool_gauges pools[DRIVER_POOLS_MAX];
+    struct driver_pool_gauges pools[DRIVER_POOLS_MAX];
     size_t count;
     struct transfer_metrics *traffic; /* owned */
     struct mount_metrics *mounts;     /* owned */
@@ -179,7 +179,7 @@ static int read_volume(struct driver_metrics *g, const struct volume *v, struct 
     return 0;
 }
 
-static void count_phase(struct pool_gauges *p, const char *phase)
+static void count_phase(struct driver_pool_gauges *p, const char *phase)
 {
     size_t i = 0;
     while (i < p->phase_count && strcmp(p->phases[i].phase, phase) != 0)
@@ -191,39 +191,40 @@ static void count_phase(struct pool_gauges *p, const char *phase)
     p->phases[i].count++;
 }
 
-static void add_volume(struct driver_metrics *g, struct pool_gauges *p, const struct volume_id *id,
+static void add_volume(struct driver_metrics *g, struct driver_pool_gauges *gauges, const struct volume_id *id,
                        struct node_sums *sums)
 {
     struct err err;
     auto_volume v = NULL;
     const char *phase = "Unreadable";
-    int r = pool_find_volume(p->pool, id, &v, &err);
+    int r = pool_find_volume(gauges->pool, id, &v, &err);
     if (r == -ERR_NOT_FOUND)
         return; /* deleted since it was listed */
     if (r == 0 && read_volume(g, v, sums, &phase, &err) < 0)
         phase = "Unreadable";
-    count_phase(p, phase);
+    count_phase(gauges, phase);
 }
 
 /* ---- a pool ------------------------------------------------------------------------------------------------------ */
 
-static int add_volumes(struct driver_metrics *g, struct pool_gauges *p, struct node_sums *sums, struct err *err)
+static int add_volumes(struct driver_metrics *g, struct driver_pool_gauges *gauges, struct node_sums *sums,
+                       struct err *err)
 {
     size_t count;
     struct pool_entry *entries;
-    int r = pool_list_volumes(p->pool, STR(""), SIZE_MAX, &entries, &count, err);
+    int r = pool_list_volumes(gauges->pool, STR(""), SIZE_MAX, &entries, &count, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < p->phase_count; i++)
-        p->phases[i].count = 0;
-    transfer_metrics_begin(g->traffic, (size_t)(p - g->pools));
+    for (size_t i = 0; i < gauges->phase_count; i++)
+        gauges->phases[i].count = 0;
+    transfer_metrics_begin(g->traffic, (size_t)(gauges - g->pools));
     for (size_t i = 0; i < count; i++)
-        add_volume(g, p, &entries[i].volume_id, sums);
+        add_volume(g, gauges, &entries[i].volume_id, sums);
     pool_entries_free(entries, count);
     transfer_metrics_end(g->traffic);
-    for (size_t i = 0; i < p->phase_count; i++)
-        metric_set(metric_series(g->volumes, g->node, pool_name(p->pool), p->phases[i].phase),
-                   (int64_t)p->phases[i].count);
+    for (size_t i = 0; i < gauges->phase_count; i++)
+        metric_set(metric_series(g->volumes, g->node, pool_name(gauges->pool), gauges->phases[i].phase),
+                   (int64_t)gauges->phases[i].count);
     return 0;
 }
 
@@ -233,23 +234,23 @@ static void set_bytes(struct metric_series *s, uint64_t bytes)
 }
 
 /* A pool that cannot be read keeps its last values; its health shows that they are old. */
-static void add_pool(struct driver_metrics *g, struct pool_gauges *p, struct node_sums *sums)
+static void add_pool(struct driver_metrics *g, struct driver_pool_gauges *gauges, struct node_sums *sums)
 {
     struct err err;
     struct pool_usage u;
-    int r = pool_is_here(p->pool, &err);
+    int r = pool_is_here(gauges->pool, &err);
     if (r == 0)
-        r = pool_usage(p->pool, &u, &err);
+        r = pool_usage(gauges->pool, &u, &err);
     if (r == 0) {
-        set_bytes(p->capacity, u.total_bytes);
-        set_bytes(p->available, u.available_bytes);
-        set_bytes(p->reserved, u.allocated_bytes);
-        r = add_volumes(g, p, sums, &err);
+        set_bytes(gauges->capacity, u.total_bytes);
+        set_bytes(gauges->available, u.available_bytes);
+        set_bytes(gauges->reserved, u.allocated_bytes);
+        r = add_volumes(g, gauges, sums, &err);
     }
-    metric_set(p->healthy, r == 0);
-    if (r < 0 && !p->is_unhealthy)
-        log_err(LOG_WARN, "pool is not healthy", &err, "pool", pool_name(p->pool), NULL);
-    p->is_unhealthy = r < 0;
+    metric_set(gauges->healthy, r == 0);
+    if (r < 0 && !gauges->is_unhealthy)
+        log_err(LOG_WARN, "pool is not healthy", &err, "pool", pool_name(gauges->pool), NULL);
+    gauges->is_unhealthy = r < 0;
 }
 
 static int64_t seconds_since(int64_t wall_ns)
@@ -287,8 +288,8 @@ static struct metric_series *node_gauge(const struct driver_metrics *g, const ch
     return metric_series(metric_new(METRIC_GAUGE, name, help, "node", NULL), g->node);
 }
 
-static struct metric_series *pool_gauge(const struct driver_metrics *g, const struct pool *p, const char *name,
-                                        const char *help)
+static struct metric_series *gauge_of_pool(const struct driver_metrics *g, const struct pool *p, const char *name,
+                                           const char *help)
 {
     return metric_series(metric_new(METRIC_GAUGE, name, help, "node,pool", NULL), g->node, pool_name(p));
 }
@@ -296,15 +297,16 @@ static struct metric_series *pool_gauge(const struct driver_metrics *g, const st
 static void add_metrics(struct driver_metrics *g, struct pool *const *pools)
 {
     for (size_t i = 0; i < g->count; i++) {
-        struct pool_gauges *gauges = &g->pools[i];
+        struct driver_pool_gauges *gauges = &g->pools[i];
         struct pool *p = gauges->pool = pools[i];
         gauges->capacity =
-            pool_gauge(g, p, "cistern_pool_capacity_bytes", "Size of the pool's disk without the reserve.");
-        gauges->available = pool_gauge(g, p, "cistern_pool_available_bytes", "Bytes that new volumes can still get.");
+            gauge_of_pool(g, p, "cistern_pool_capacity_bytes", "Size of the pool's disk without the reserve.");
+        gauges->available =
+            gauge_of_pool(g, p, "cistern_pool_available_bytes", "Bytes that new volumes can still get.");
         gauges->reserved =
-            pool_gauge(g, p, "cistern_pool_reserved_bytes", "Bytes that existing volumes have reserved.");
-        gauges->healthy = pool_gauge(g, p, "cistern_pool_healthy",
-                                     "0: the pool cannot be read or is missing, and its other values are old.");
+            gauge_of_pool(g, p, "cistern_pool_reserved_bytes", "Bytes that existing volumes have reserved.");
+        gauges->healthy = gauge_of_pool(g, p, "cistern_pool_healthy",
+                                        "0: the pool cannot be read or is missing, and its other values are old.");
     }
     g->volumes = metric_new(METRIC_GAUGE, "cistern_volumes", "Number of volumes.", "node,pool,phase", NULL);
     g->inflight = node_gauge(g, "cistern_hydration_inflight", "Running hydrations.");

@@ -80,12 +80,12 @@ static int health(void *ctx, const struct volume_id *id, const char *path, struc
     return r;
 }
 
-static size_t pool_count(void *ctx)
+static size_t count_pools(void *ctx)
 {
     return driver_pool_count(ctx);
 }
 
-static int pool_health(void *ctx, size_t pool, const char **ret_name, struct err *err)
+static int health_of_pool(void *ctx, size_t pool, const char **ret_name, struct err *err)
 {
     struct pool *p = driver_pool_at(ctx, pool);
     struct pool_usage u;
@@ -101,6 +101,6 @@ const struct csi_node_ops driver_node_ops = {
     .stats = stats,
     .expand = expand,
     .health = health,
-    .pool_count = pool_count,
-    .pool_health = pool_health,
+    .pool_count = count_pools,
+    .pool_health = health_of_pool,
 };

@@ -108,7 +108,7 @@ static int read_unreadable(struct release *w, struct release_facts *f, struct er
 {
     auto_mem char *shown = NULL;
     auto_sbuf data = SBUF(PATH_MAX), directory = SBUF(PATH_MAX);
-    pool_add_directory(w->pool, w->order->id->text, &directory);
+    pool_add_volume_path(w->pool, w->order->id->text, &directory);
     sbuf_addf(&data, "%s/" VOLUME_DATA, directory.ptr);
     int r = mount_that_shows(data.ptr, w->order->id->text, &shown, err);
     f->in_use = shown != NULL;

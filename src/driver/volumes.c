@@ -101,7 +101,7 @@ int driver_restore_volume(struct driver *d, struct pool *p, const struct spec *k
 {
     auto_volume_lock lock = {0};
     auto_sbuf path = SBUF(PATH_MAX);
-    pool_add_directory(p, known->id.text, &path);
+    pool_add_volume_path(p, known->id.text, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: the strings stay the caller's */
     int r = volume_lock_take(&d->locks, known->id.text, &lock, err);

@@ -5,7 +5,8 @@
  * use it.
  *
  * Limits: bytes in flight by the memory of the control group, requests by `concurrency`, files to send by
- * PICK_FILES_MAX. */
+ * PICK_FILES_MAX.
+ * Code: run.c, and engine.c for run_stop(). */
 #pragma once
 
 #include "export/verdict.h"

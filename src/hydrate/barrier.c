@@ -52,5 +52,5 @@ void barrier_tick(struct hydrate *h)
     b->is_running = true;
     b->work.run = run_barrier;
     b->work.done = barrier_done;
-    thread_pool_submit(h->pool, h->coordinator.loop, &b->work);
+    thread_pool_submit(h->threads, h->coordinator.loop, &b->work);
 }

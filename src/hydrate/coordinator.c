@@ -126,7 +126,7 @@ static void check_end(struct hydrate *h)
         phase_become(h, HYDRATE_VERIFYING);
     h->coordinator.finish_work.run = run_finish;
     h->coordinator.finish_work.done = finish_done;
-    thread_pool_submit(h->pool, h->coordinator.loop, &h->coordinator.finish_work);
+    thread_pool_submit(h->threads, h->coordinator.loop, &h->coordinator.finish_work);
 }
 
 static void deliver_check(struct mail *m)

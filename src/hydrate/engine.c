@@ -128,7 +128,7 @@ static int open_threads(struct hydrate *h, struct err *err)
         return err_sys(err, errno, "cannot make an eventfd");
     int r = budget_new(h->o.memory_bytes, &h->budget, err);
     if (r == 0)
-        r = thread_pool_new(8, &h->pool, err);
+        r = thread_pool_new(8, &h->threads, err);
     if (r == 0)
         r = loop_new("coordinator", &h->coordinator.loop, err);
     h->lane_count = lanes;
@@ -166,7 +166,7 @@ static void destroy(struct hydrate *h)
     /* The coordinator first: it posts to the lanes. */
     if (h->coordinator.loop)
         loop_stop_and_join(h->coordinator.loop);
-    thread_pool_free(h->pool);
+    thread_pool_free(h->threads);
     for (size_t i = 0; i < h->lane_count; i++)
         lane_close(&h->lanes[i]);
     loop_free(h->coordinator.loop);

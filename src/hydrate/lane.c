@@ -221,7 +221,7 @@ int lane_open(struct hydrate_lane *l, struct hydrate *h, unsigned number, struct
     struct web_options web = {.stall_timeout_ns = h->o.stall_ns,
                               .connections_max = WINDOW_MAX / (unsigned)h->lane_count + 1};
     store_trust(h->o.sources[0].store, &web);
-    int r = worker_init(&l->worker, number, h->pool, &web, !h->o.no_uring, err);
+    int r = worker_init(&l->worker, number, h->threads, &web, !h->o.no_uring, err);
     l->worker_made = r == 0;
     return r;
 }

@@ -163,7 +163,7 @@ static void end(struct hydrate_lane *l, struct hydrate_large *g)
         l->summing++;
         g->verify.run = read_back;
         g->verify.done = was_read_back;
-        thread_pool_submit(g->h->pool, l->worker.loop, &g->verify);
+        thread_pool_submit(g->h->threads, l->worker.loop, &g->verify);
         return;
     }
     g->got = g->digests[0];

@@ -197,7 +197,7 @@ static void source_is_over(struct hydrate *h)
     }
     h->lister.finish.run = finish_run;
     h->lister.finish.done = finish_over;
-    thread_pool_submit(h->pool, h->coordinator.loop, &h->lister.finish);
+    thread_pool_submit(h->threads, h->coordinator.loop, &h->lister.finish);
 }
 
 /* An empty source is a mistyped one more often than not. */

@@ -27,7 +27,7 @@
 struct hydrate {
     struct hydrate_options o;
     struct target *target;       /* owned */
-    struct thread_pool *pool;    /* owned */
+    struct thread_pool *threads; /* owned */
     struct budget *budget;       /* owned */
     struct rate rate;            /* --bandwidth */
     struct index *index;         /* owned */

@@ -32,7 +32,7 @@ static void deliver_completion(struct mail *m)
 }
 
 /* The next work, or NULL when the pool closes and none is left. */
-static struct work *pool_next(struct thread_pool *p)
+static struct work *next_work(struct thread_pool *p)
 {
     auto_lock(&p->lock);
     while (list_is_empty(&p->queue) && !p->closing) {
@@ -45,10 +45,10 @@ static struct work *pool_next(struct thread_pool *p)
     return m ? work_of(m) : NULL;
 }
 
-static void *pool_run(void *arg)
+static void *run(void *arg)
 {
     struct thread_pool *p = arg;
-    for (struct work *w; (w = pool_next(p)) != NULL;) {
+    for (struct work *w; (w = next_work(p)) != NULL;) {
         struct loop *home = w->home;
         w->run(w);
         w->home_mail.deliver = deliver_completion;
@@ -62,7 +62,7 @@ static int grow(struct thread_pool *p, struct err *err)
 {
     char name[16];
     snprintf(name, sizeof name, "pool/%u", p->threads);
-    int r = thread_start_named(&p->ids[p->threads], name, pool_run, p, err);
+    int r = thread_start_named(&p->ids[p->threads], name, run, p, err);
     p->threads += r == 0;
     return r;
 }

@@ -10,8 +10,8 @@
 enum { DEPTH = 128 };
 
 struct uring {
-    struct loop *loop;        /* borrowed */
-    struct thread_pool *pool; /* borrowed */
+    struct loop *loop;           /* borrowed */
+    struct thread_pool *threads; /* borrowed */
     bool is_kernel;
     struct io_uring ring;
     int event_fd;
@@ -176,7 +176,7 @@ int uring_new(struct loop *l, struct thread_pool *p, bool allow_kernel, struct u
 {
     auto_uring u = xcalloc(1, sizeof *u);
     u->loop = l;
-    u->pool = p;
+    u->threads = p;
     u->tail.run = submit_waiting;
     u->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (u->event_fd < 0)
@@ -217,7 +217,7 @@ void uring_submit(struct uring *u, struct disk_job *j)
     }
     j->fallback.run = run_on_pool;
     j->fallback.done = back_from_pool;
-    thread_pool_submit(u->pool, u->loop, &j->fallback);
+    thread_pool_submit(u->threads, u->loop, &j->fallback);
 }
 
 bool uring_is_kernel(const struct uring *u)

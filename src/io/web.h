@@ -5,7 +5,7 @@
  *
  * The proxy comes from the environment (https_proxy, http_proxy, no_proxy). Without a proxy, a thread named "name"
  * looks up the addresses of a host. Connections are spread over all of them; a dead address is avoided for a while.
- * Code: web.c, and web_transfer.c for a running transfer. */
+ * Code: web.c, and web_transfer.c for web_status() and web_reply_header(). */
 #pragma once
 
 #include "io/guard.h"

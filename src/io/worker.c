@@ -9,7 +9,7 @@ int worker_init(struct worker *w, unsigned number, struct thread_pool *pool, con
 {
     char name[16];
     snprintf(name, sizeof name, "loop/%u", number);
-    *w = (struct worker){.pool = pool};
+    *w = (struct worker){.threads = pool};
     int r = loop_new(name, &w->loop, err);
     if (r == 0)
         r = web_new(w->loop, web, &w->web, err);

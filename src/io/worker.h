@@ -15,10 +15,10 @@ enum {
 };
 
 struct worker {
-    struct loop *loop;        /* owned */
-    struct web *web;          /* owned */
-    struct uring *uring;      /* owned */
-    struct thread_pool *pool; /* borrowed: one a process */
+    struct loop *loop;           /* owned */
+    struct web *web;             /* owned */
+    struct uring *uring;         /* owned */
+    struct thread_pool *threads; /* borrowed: one a process */
 };
 
 /* Made, not started: loop_start(w->loop) is the caller's, when its own fields are ready. */

@@ -112,7 +112,8 @@ void process_await(const struct keeper_mount *v); /* until it has exited; none i
 
 void watch_begin(struct keeper_mount *v, uint64_t now_ns);                  /* its process is ready */
 void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now_ns); /* at .look_ns, while it serves */
-void process_kill(const struct keeper_mount *v);                            /* none is fine */
+/* Whether it answers or not; none is fine. process_await() waits for its end. */
+void process_kill(const struct keeper_mount *v);
 
 /* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
 

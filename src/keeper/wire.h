@@ -6,7 +6,8 @@
  * Programs of neighbouring versions use it together. A body may only grow at its end: fields that an older peer does
  * not send are zero, and bytes that a newer peer adds are dropped. So a new field needs no new version. A message
  * states the oldest version that understands it, mostly WIRE_OLDEST. A message newer than WIRE_VERSION is
- * refused before it has any effect. home: any; one thread at a time uses a socket. */
+ * refused before it has any effect. home: any; one thread at a time uses a socket.
+ * Code: wire.c, and client.c for wire_mount_of(). */
 #pragma once
 
 #include "client.h"

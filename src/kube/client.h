@@ -19,7 +19,7 @@
 #include "util/str.h"
 
 struct kube;
-struct kube_exchange;
+struct kube_exchange; /* a request under way, with its retries and pages; it ends with on_done */
 struct kube_lease;
 struct kube_reply;
 

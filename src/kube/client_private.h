@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client_private.h - the requests under way, struct kube_exchange. exchange.c has their queue, rate, states and HTTP
- * exchanges; client.c, on top, the public functions. informer.c adds watches: requests whose reply does not end.
- * home: the client's loop. */
+/* client_private.h - the requests under way, struct kube_exchange. exchange.c has their queue, rate, states,
+ * retries and pages; client.c, on top, the public functions. informer.c adds watches: requests whose reply does not
+ * end. home: the client's loop. */
 #pragma once
 
 #include "answer.h"
@@ -80,8 +80,8 @@ struct kube {
 
 /* exchange.c */
 void kube_exchange_queue(struct kube_exchange *x); /* behind those that wait */
-void kube_exchange_settle(struct kube_exchange *x,
-                          const struct err *err); /* ends it at the loop's next turn; NULL: success */
+/* Ends it at the loop's next turn; NULL: success. */
+void kube_exchange_settle(struct kube_exchange *x, const struct err *err);
 void kube_exchange_settle_cancelled(struct kube_exchange *x, const char *why);
 void kube_exchange_end(struct kube_exchange *x); /* calls on_done and frees */
 void kube_exchange_timer(struct timer *t);

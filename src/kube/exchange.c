@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a request: it waits for the rate, is sent, may wait for a retry, and ends. */
+/* Runs an exchange: its request waits for the rate, is sent, may wait for a retry, and ends. */
 #include "client_private.h"
 #include "kube/lease.h"
 #include "util/clock.h"

@@ -100,34 +100,34 @@ static char *delete_options(const struct kube_request *r)
     return json_text(j, 0);
 }
 
-int kube_http_request_make(struct kube_http_request *w, const char *server, const struct kube_request *r,
+int kube_http_request_make(struct kube_http_request *h, const char *server, const struct kube_request *r,
                            const char *field_manager, struct err *err)
 {
     const struct form *form = &forms[r->verb];
-    *w = (struct kube_http_request){.method = form->method, .content_type = form->content_type};
-    sbuf_init(&w->url, URL_MAX);
-    snprintf(w->what, sizeof w->what, "%s %s%s%s%s%.*s%s%.*s%s", form->word, r->resource->plural,
+    *h = (struct kube_http_request){.method = form->method, .content_type = form->content_type};
+    sbuf_init(&h->url, URL_MAX);
+    snprintf(h->what, sizeof h->what, "%s %s%s%s%s%.*s%s%.*s%s", form->word, r->resource->plural,
              r->subresource ? "/" : "", r->subresource ? r->subresource : "", r->name.len || r->ns.len ? " '" : "",
              STR_FMT(r->ns), r->name.len && r->ns.len ? "/" : "", STR_FMT(r->name),
              r->name.len || r->ns.len ? "'" : "");
-    int code = check(r, w->what, err);
+    int code = check(r, h->what, err);
     if (code < 0)
         return code;
-    add_path(&w->url, server, r);
-    add_queries(&w->url, r, field_manager);
-    if (w->url.overflow)
-        return err_set(err, ERR_INVALID, "cannot %s: its selectors are too long", w->what);
+    add_path(&h->url, server, r);
+    add_queries(&h->url, r, field_manager);
+    if (h->url.overflow)
+        return err_set(err, ERR_INVALID, "cannot %s: its selectors are too long", h->what);
     if (r->verb == KUBE_DELETE)
-        w->body = delete_options(r);
+        h->body = delete_options(r);
     else if (r->body)
-        w->body = json_text(r->body, 0);
-    if (w->body && strlen(w->body) > BODY_MAX)
-        return err_set(err, ERR_INVALID, "cannot %s: more than %d MiB", w->what, BODY_MAX >> 20);
+        h->body = json_text(r->body, 0);
+    if (h->body && strlen(h->body) > BODY_MAX)
+        return err_set(err, ERR_INVALID, "cannot %s: more than %d MiB", h->what, BODY_MAX >> 20);
     return 0;
 }
 
-void kube_http_request_done(struct kube_http_request *w)
+void kube_http_request_done(struct kube_http_request *h)
 {
-    secret_free(take(&w->body)); /* it may hold a Secret, or a token to be reviewed */
-    sbuf_done(&w->url);
+    secret_free(take(&h->body)); /* it may hold a Secret, or a token to be reviewed */
+    sbuf_done(&h->url);
 }

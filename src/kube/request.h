@@ -14,10 +14,10 @@ struct kube_http_request {
 
 enum { URL_MAX = 16 << 10, BODY_MAX = 3 << 20 }; /* the server takes no more than 3 MiB */
 
-/* ERR_INVALID: the request is malformed. Initialises *w in any case. */
-must_check int kube_http_request_make(struct kube_http_request *w, const char *server, const struct kube_request *r,
+/* ERR_INVALID: the request is malformed. Initialises *h in any case. */
+must_check int kube_http_request_make(struct kube_http_request *h, const char *server, const struct kube_request *r,
                                       const char *field_manager, struct err *err);
-void kube_http_request_done(struct kube_http_request *w);
+void kube_http_request_done(struct kube_http_request *h);
 
 /* "?name=value" or "&name=value", percent-encoded. */
 void kube_http_request_add_query(struct sbuf *url, const char *name, struct str value);

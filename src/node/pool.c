@@ -24,7 +24,7 @@ static void take_uid(struct agent_pool *p, const struct api_meta *m)
     p->uid = m->uid ? str_dup(str_of(m->uid)) : NULL;
 }
 
-static void pool_found(struct agent_pool *p, const struct api_meta *m)
+static void note_found(struct agent_pool *p, const struct api_meta *m)
 {
     auto_lock(&p->lock);
     p->exists = true;
@@ -52,7 +52,7 @@ static int ask_pool(struct agent_pool *p, struct recorded_pool *w, struct err *e
     r = api_pool_read(answer, &seen, err);
     if (r < 0)
         return r;
-    pool_found(p, &seen->meta);
+    note_found(p, &seen->meta);
     w->given_up = take(&seen->given_up);
     if (seen->pool_uuid) {
         w->uuid = take(&seen->pool_uuid);
@@ -61,8 +61,8 @@ static int ask_pool(struct agent_pool *p, struct recorded_pool *w, struct err *e
     return 0;
 }
 
-struct pool_search {
-    struct agent_pool *pool;
+struct agent_pool_search {
+    struct agent_pool *of;
     struct recorded_pool *found;
     int64_t newest_ns;
     int code;
@@ -70,14 +70,14 @@ struct pool_search {
 };
 
 /* Released volumes, and volumes that were never created, prove nothing. */
-static bool is_evidence(const struct pool_search *s, const struct api_volume *v)
+static bool is_evidence(const struct agent_pool_search *s, const struct api_volume *v)
 {
-    return strcmp(v->pool, pool_name(s->pool->pool)) == 0 && v->status.phase != API_PHASE_RELEASED &&
+    return strcmp(v->pool, pool_name(s->of->pool)) == 0 && v->status.phase != API_PHASE_RELEASED &&
            !api_condition_is(&v->status.conditions, API_PROVISIONED, API_FALSE);
 }
 
 /* The newest order wins: its pool is the last one. */
-static void consider(struct pool_search *s, const struct api_volume *v)
+static void consider(struct agent_pool_search *s, const struct api_volume *v)
 {
     if (!is_evidence(s, v) || (s->found->uuid && v->meta.created_ns <= s->newest_ns))
         return;
@@ -90,7 +90,7 @@ static void consider(struct pool_search *s, const struct api_volume *v)
 
 static void on_page(void *ctx, json **own_items)
 {
-    struct pool_search *s = ctx;
+    struct agent_pool_search *s = ctx;
     for (size_t i = 0; own_items && s->code == 0 && i < json_count(*own_items); i++) {
         auto_api_volume v = NULL;
         s->code = api_volume_read(json_item(*own_items, i), &v, &s->err);
@@ -102,7 +102,7 @@ static void on_page(void *ctx, json **own_items)
 static int ask_orders(struct agent_pool *p, struct recorded_pool *w, struct err *err)
 {
     char selector[128];
-    struct pool_search s = {.pool = p, .found = w};
+    struct agent_pool_search s = {.of = p, .found = w};
     snprintf(selector, sizeof selector, NAME_LABEL_NODE "=%s", p->agent->node);
     struct kube_request q = {.verb = KUBE_LIST,
                              .resource = &api_volumes,
@@ -330,7 +330,7 @@ static int create(struct agent_pool *p, struct err *err)
         r = api_pool_read(answer, &made, err);
     if (r < 0)
         return r;
-    pool_found(p, &made->meta);
+    note_found(p, &made->meta);
     api_pool_free(take(&p->written)); /* belongs to a deleted object */
     return 0;
 }

@@ -43,7 +43,7 @@ static int change(const struct api_volume *order, struct pool *p, struct err *er
 {
     auto_spec want = NULL;
     int r = api_volume_spec(order, &want, err);
-    return r < 0 ? r : pool_follow_order(p, &want->id, want, err);
+    return r < 0 ? r : pool_follow_volume_order(p, &want->id, want, err);
 }
 
 static int refuse(const struct api_volume *order, const struct observed *f, struct err *err)

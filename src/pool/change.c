@@ -146,8 +146,8 @@ int pool_grow_volume(struct pool *p, const struct volume_id *id, uint64_t capaci
 
 /* ---- modify ------------------------------------------------------------------------------------------------------ */
 
-int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct pool_change *changes, size_t count,
-                       struct err *err)
+int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct pool_volume_change *changes,
+                       size_t count, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
     int r = lock_and_read(p, id, &o, err);
@@ -158,7 +158,7 @@ int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct 
     return r < 0 ? r : write_spec(&o, err);
 }
 
-int pool_follow_order(struct pool *p, const struct volume_id *id, const struct spec *order, struct err *err)
+int pool_follow_volume_order(struct pool *p, const struct volume_id *id, const struct spec *order, struct err *err)
 {
     auto_locked_volume o = {.lock.dir = -1};
     int r = lock_and_read(p, id, &o, err);
@@ -257,7 +257,7 @@ static int detach_and_discard(struct pool *p, const char *id, struct err *err)
         r = pool_lock(p, err);
     if (r < 0)
         return r;
-    r = pool_discard(p, p->volumes, id, err);
+    r = pool_discard_volume(p, p->volumes, id, err);
     pool_unlock(p);
     return r;
 }

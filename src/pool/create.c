@@ -48,7 +48,7 @@ static int open_same(const struct pool *p, const char *id, const struct spec *wa
 {
     auto_volume v = NULL;
     auto_sbuf path = SBUF(PATH_MAX);
-    pool_add_directory(p, id, &path);
+    pool_add_volume_path(p, id, &path);
     int r = volume_open(path.ptr, &v, err);
     if (r < 0)
         return r;
@@ -74,7 +74,7 @@ static int clear_half_made(struct pool *p, const struct ledger_entry *e, struct 
     d.dir = h.dir;
     d.path = h.path;
     r = disk_detach(&d, err);
-    return r < 0 ? r : pool_discard(p, p->making, id, err);
+    return r < 0 ? r : pool_discard_volume(p, p->making, id, err);
 }
 
 /* ---- the promise ------------------------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static int make_directory(struct pool *p, const struct spec *made, struct direct
     int r = directory_lock_take(p, p->making, made->id.text, ret, err);
     if (r == 0)
         r = write_spec(ret->dir, made, err);
-    if (r < 0 && pool_discard(p, p->making, made->id.text, ERR_IGNORED) < 0)
+    if (r < 0 && pool_discard_volume(p, p->making, made->id.text, ERR_IGNORED) < 0)
         p->generation = 0; /* the directory is still there: the next call must read the ledger again */
     return r;
 }
@@ -207,7 +207,7 @@ static void undo(struct pool *p, const struct spec *made, const struct directory
     struct disk d = directory_lock_disk(h, made);
     if (disk_detach(&d, ERR_IGNORED) < 0 || pool_lock(p, ERR_IGNORED) < 0)
         return;
-    if (pool_discard(p, parent, made->id.text, ERR_IGNORED) < 0)
+    if (pool_discard_volume(p, parent, made->id.text, ERR_IGNORED) < 0)
         p->generation = 0; /* the ledger and the directories may differ now: read again */
     pool_unlock(p);
 }

@@ -19,7 +19,7 @@ static void read_text(int dir, const char *name, char *ret, size_t size)
 
 static uint64_t read_number(int dir, const char *name)
 {
-    char text[DISK_TEXT_MAX];
+    char text[LOCAL_DISK_TEXT_MAX];
     uint64_t n = 0;
     read_text(dir, name, text, sizeof text);
     return str_to_u64(str_of(text), &n, ERR_IGNORED) == 0 ? n : 0;
@@ -57,7 +57,7 @@ static void note_disk(int dir, const char *name, void *ctx)
 {
     struct scan *s = ctx;
     auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (strncmp(name, "nvme", 4) != 0 || strlen(name) >= DISK_NAME_MAX || fd < 0)
+    if (strncmp(name, "nvme", 4) != 0 || strlen(name) >= LOCAL_DISK_NAME_MAX || fd < 0)
         return;
     if (s->count++ >= LOCAL_DISKS_MAX)
         return;

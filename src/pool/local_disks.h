@@ -5,17 +5,17 @@
 
 #include "pool/signature.h"
 
-enum { LOCAL_DISKS_MAX = 64, DISK_NAME_MAX = 32, DISK_TEXT_MAX = 64 };
+enum { LOCAL_DISKS_MAX = 64, LOCAL_DISK_NAME_MAX = 32, LOCAL_DISK_TEXT_MAX = 64 };
 
 struct local_disk {
-    char name[DISK_NAME_MAX]; /* nvme1n1; the device is /dev/nvme1n1 */
-    char model[DISK_TEXT_MAX];
-    char serial[DISK_TEXT_MAX];
+    char name[LOCAL_DISK_NAME_MAX]; /* nvme1n1; the device is /dev/nvme1n1 */
+    char model[LOCAL_DISK_TEXT_MAX];
+    char serial[LOCAL_DISK_TEXT_MAX];
     uint64_t bytes;
     bool read_only;
     bool has_partitions;
-    char holder[DISK_NAME_MAX]; /* the array or mapping that uses it: md127, dm-0; "" */
-    struct signature signature; /* not from /sys: the caller fills it in */
+    char holder[LOCAL_DISK_NAME_MAX]; /* the array or mapping that uses it: md127, dm-0; "" */
+    struct signature signature;       /* not from /sys: the caller fills it in */
 };
 
 /* Every NVMe disk below `sys` ("/sys"), by name. ERR_NO_SPACE for more than LOCAL_DISKS_MAX. */
@@ -43,7 +43,7 @@ enum local_disks_step {
 
 struct local_disks_plan {
     enum local_disks_step step;
-    char array[DISK_NAME_MAX];
+    char array[LOCAL_DISK_NAME_MAX];
     const struct local_disk *members[LOCAL_DISKS_MAX]; /* borrowed */
     size_t count;
 };

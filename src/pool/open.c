@@ -197,7 +197,7 @@ static int choose_backend(struct pool *p, struct err *err)
     return r < 0 ? err_wrap(err, "opening the pool '%s'", o->path) : 0;
 }
 
-/* Only the lock file is held: no other thread has `s` yet, but another process may make the same directory a pool.
+/* Only the lock file is held: no other thread has `p` yet, but another process may make the same directory a pool.
  * So read its identity again. */
 static int establish(struct pool *p, const struct pool_witness *w, bool *ret_asks, struct err *err)
 {
@@ -330,12 +330,12 @@ int pool_examine(const struct pool_options *o, bool *ret_new, struct err *err)
 {
     static const struct pool_witness no_earlier_pool = {0};
     bool unused;
-    auto_pool s = NULL;
-    int r = pool_new(o, &s, err);
+    auto_pool p = NULL;
+    int r = pool_new(o, &p, err);
     if (r == 0)
-        r = open_directory(s, err);
+        r = open_directory(p, err);
     if (r == 0)
-        r = find_identity(s, &no_earlier_pool, &s->identity, &unused, err);
+        r = find_identity(p, &no_earlier_pool, &p->identity, &unused, err);
     if (r < 0)
         return r;
     *ret_new = r > 0;
@@ -364,20 +364,20 @@ int pool_new(const struct pool_options *o, struct pool **ret, struct err *err)
     return 0;
 }
 
-void pool_close(struct pool *own_s)
+void pool_close(struct pool *own_p)
 {
-    if (!own_s)
+    if (!own_p)
         return;
-    close_all(own_s);
-    ledger_done(&own_s->ledger);
-    pthread_mutex_destroy(&own_s->lock);
-    pthread_mutex_destroy(&own_s->opening);
-    free((char *)own_s->options.path);
-    free((char *)own_s->options.name);
-    free((char *)own_s->options.node);
-    free((char *)own_s->options.memory);
-    free((char *)own_s->options.given_up);
-    free(own_s);
+    close_all(own_p);
+    ledger_done(&own_p->ledger);
+    pthread_mutex_destroy(&own_p->lock);
+    pthread_mutex_destroy(&own_p->opening);
+    free((char *)own_p->options.path);
+    free((char *)own_p->options.name);
+    free((char *)own_p->options.node);
+    free((char *)own_p->options.memory);
+    free((char *)own_p->options.given_up);
+    free(own_p);
 }
 
 /* ---- replaced pools ---------------------------------------------------------------------------------------------- */

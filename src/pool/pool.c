@@ -87,7 +87,7 @@ static int move_to_trash(const struct pool *p, int parent, const char *id)
     return r;
 }
 
-int pool_discard(struct pool *p, int parent, const char *id, struct err *err)
+int pool_discard_volume(struct pool *p, int parent, const char *id, struct err *err)
 {
     int r = pool_touch(p, err);
     if (r < 0)
@@ -112,7 +112,7 @@ int pool_recover(struct pool *p, struct err *err)
         struct disk d = {.backend = e.backend, .dir = h.dir, .path = h.path};
         r = disk_detach(&d, err);
         if (r == 0)
-            r = pool_discard(p, p->making, e.volume_id.text, err);
+            r = pool_discard_volume(p, p->making, e.volume_id.text, err);
         if (r < 0)
             err_wrap(err, "removing the half-made volume '%s'", p->ledger.entries[i].volume_id.text);
     }
@@ -262,7 +262,7 @@ int pool_usage(struct pool *p, struct pool_usage *ret, struct err *err)
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
-void pool_add_directory(const struct pool *p, const char *id, struct sbuf *ret)
+void pool_add_volume_path(const struct pool *p, const char *id, struct sbuf *ret)
 {
     sbuf_addf(ret, "%s/volumes/%s", p->path, id);
 }
@@ -270,7 +270,7 @@ void pool_add_directory(const struct pool *p, const char *id, struct sbuf *ret)
 static int open_volume(const struct pool *p, const char *id, struct volume **ret, struct err *err)
 {
     auto_sbuf path = SBUF(PATH_MAX);
-    pool_add_directory(p, id, &path);
+    pool_add_volume_path(p, id, &path);
     auto_volume v = NULL;
     int r = volume_open(path.ptr, &v, err);
     if (r == -ERR_NOT_FOUND && faccessat(p->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)

@@ -9,7 +9,9 @@
  *     <pool>/making/<id>/   reserved, not yet a volume: its maker is at work, or died (then it goes to trash)
  *     <pool>/volumes/<id>/  a volume
  *     <pool>/trash/<id>/    deleted by rename; pool_empty_trash() frees the bytes
- * Code: open.c opens a pool, create.c makes volumes, change.c changes them, pool.c does the rest. */
+ *
+ * Code: open.c opens and closes a pool and has what it replaces, create.c makes volumes, change.c changes and deletes
+ * them. identity.c has pool_is_here(), and pool.c the lock, the bytes and the look-ups. */
 #pragma once
 
 #include "pool/disk.h"
@@ -65,14 +67,14 @@ must_check int pool_new(const struct pool_options *o, struct pool **ret, struct 
 must_check int pool_open(struct pool *p, const struct pool_witness *w, struct err *err);
 bool pool_is_open(const struct pool *p);
 bool pool_asks(struct pool *p); /* Is it closed because of a witness, or because none was given? */
-void pool_close(struct pool *own_s);
+void pool_close(struct pool *own_p);
 DEFINE_AUTO(pool, struct pool, pool_close)
 #define auto_pool auto_with(auto_clean_pool) struct pool *
 
 const char *pool_name(const struct pool *p);
 const char *pool_path(const struct pool *p);
 /* Appends the path where the volume of this id is, or would be, to `ret`. */
-void pool_add_directory(const struct pool *p, const char *id, struct sbuf *ret);
+void pool_add_volume_path(const struct pool *p, const char *id, struct sbuf *ret);
 const char *pool_uuid(const struct pool *p); /* "" while it is not open */
 /* Has it replaced the pool `uuid`? `given_up`: because an administrator gave that one up, not because it is
  * ephemeral. */
@@ -121,8 +123,8 @@ must_check int pool_list_volumes(struct pool *p, struct str after, size_t max, s
                                  size_t *ret_count, struct err *err);
 void pool_entries_free(struct pool_entry *own_entries, size_t count);
 
-/* Mounts the volume's disk (after a reboot), or unmounts it (ERR_BUSY if in use). Both may be repeated. */
-/* Changes of one volume exclude each other: ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call changes it. */
+/* Mounts the volume's disk (after a reboot). Repeatable. Changes of one volume exclude each other: ERR_PENDING
+ * (CIS_VOLUME_BEING_CREATED) while another call changes it. */
 must_check int pool_attach_volume(struct pool *p, const struct volume_id *id, struct err *err);
 
 /* Forbids all writes to the attached volume, by any mount of it, or allows them again. ERR_BUSY
@@ -137,15 +139,16 @@ must_check int pool_set_volume_label(struct pool *p, const struct volume_id *id,
 must_check int pool_grow_volume(struct pool *p, const struct volume_id *id, uint64_t capacity_bytes, struct err *err);
 
 /* Changes mutable parameters (spec_modify) in volume.json: all pairs or none. */
-struct pool_change {
+struct pool_volume_change {
     struct str key;
     struct str value;
 };
-must_check int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct pool_change *changes,
+must_check int pool_modify_volume(struct pool *p, const struct volume_id *id, const struct pool_volume_change *changes,
                                   size_t count, struct err *err);
 
 /* The same for every field that follows the order of a volume (spec_follow). */
-must_check int pool_follow_order(struct pool *p, const struct volume_id *id, const struct spec *order, struct err *err);
+must_check int pool_follow_volume_order(struct pool *p, const struct volume_id *id, const struct spec *order,
+                                        struct err *err);
 
 /* Writes a damaged or missing volume.json again, from the order `known`: name, capacity, parameters, source. The
  * directory shows the backend. The damaged file stays beside it (volume.json.damaged); a readable one is left as it

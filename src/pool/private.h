@@ -167,4 +167,4 @@ must_check int directory_lock_moved(const struct pool *p, int parent, const char
                                     struct err *err);
 
 /* From `parent` to trash, on disk and in the ledger. The disk must be detached. Under the pool's lock. */
-must_check int pool_discard(struct pool *p, int parent, const char *id, struct err *err);
+must_check int pool_discard_volume(struct pool *p, int parent, const char *id, struct err *err);

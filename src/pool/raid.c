@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-enum { ARGS_MAX = LOCAL_DISKS_MAX + 16, DEVICE_MAX = DISK_NAME_MAX + 8 };
+enum { ARGS_MAX = LOCAL_DISKS_MAX + 16, DEVICE_MAX = LOCAL_DISK_NAME_MAX + 8 };
 
 static void device_of(const char *name, char ret[DEVICE_MAX])
 {

@@ -16,7 +16,7 @@ static void populate_pool_search_done(struct populate_pool_search *s)
     api_pool_free(s->largest);
 }
 
-static int pool_found(void *ctx, struct str, const json *object)
+static int on_pool(void *ctx, struct str, const json *object)
 {
     struct populate_pool_search *s = ctx;
     auto_api_pool p = NULL;
@@ -112,7 +112,7 @@ int claim_space_check(struct populate *p, const struct claim_pair *c, struct err
     if (!read_request(p, c, &class, &pool, &requested) || str_to_bytes(requested, &bytes, ERR_IGNORED) < 0)
         return 0;
     auto_with(populate_pool_search_done) struct populate_pool_search s = {.p = p};
-    (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool, pool_found, &s);
+    (void)kube_informer_each(p->o.pools, p->o.pools_by_name, pool, on_pool, &s);
     if (!s.largest || bytes <= s.largest->largest_volume_bytes)
         return 0;
     return err_fail(err, ERR_NO_SPACE, CIS_POOL_FULL, "%.*s requested: the largest pool '%s' has %s free, on node %s",

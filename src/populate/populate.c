@@ -147,14 +147,14 @@ static void job_added(void *ctx, struct str key, const json *job)
     struct str rest = job_annotation(job, JOB_ANNOTATION_CLAIM), ns = STR_NULL;
     (void)str_split(&rest, '/', &ns);
     auto_mem char *ns_text = str_dup(ns);
-    (void)populate_admits_job(ctx, slot_of_label(job),
-                              &(struct job_request){.volume = order, .node = node, .ns = ns_text}, true);
+    (void)populate_take_job_place(ctx, slot_of_label(job),
+                                  &(struct job_request){.volume = order, .node = node, .ns = ns_text}, true);
     job_changed(ctx, key, job);
 }
 
 static void job_deleted(void *ctx, struct str key, const json *job)
 {
-    populate_job_ended(ctx, slot_of_label(job), job_annotation(job, JOB_ANNOTATION_ORDER));
+    populate_leave_job_place(ctx, slot_of_label(job), job_annotation(job, JOB_ANNOTATION_ORDER));
     job_changed(ctx, key, job);
 }
 

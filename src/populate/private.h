@@ -121,9 +121,9 @@ must_check int populate_send(struct populate *p, struct kube_request q, json *ow
 /* Counts operations in flight. `result` NULL: one began, else one ended. */
 void operation_changed(struct populate *p, struct key_state *m, int64_t began_ns, const char *result);
 
-/* Calls job_limit_take() and job_limit_leave(); the latter enqueues the next waiting volume. */
-bool populate_admits_job(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running);
-void populate_job_ended(struct populate *p, enum job_slot slot, struct str volume);
+/* job_limit_take() and job_limit_leave() under the lock; after the latter the next waiting volume is enqueued. */
+bool populate_take_job_place(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running);
+void populate_leave_job_place(struct populate *p, enum job_slot slot, struct str volume);
 
 /* ---- source_probe.c ---------------------------------------------------------------------------------------------- */
 

@@ -124,13 +124,13 @@ int populate_enqueue_claim(void *ctx, struct str, const json *claim)
 
 /* ---- limits of Jobs ---------------------------------------------------------------------------------------------- */
 
-bool populate_admits_job(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
+bool populate_take_job_place(struct populate *p, enum job_slot slot, const struct job_request *r, bool is_running)
 {
     auto_lock(&p->lock);
     return job_limit_take(&p->limits[slot], r, is_running);
 }
 
-void populate_job_ended(struct populate *p, enum job_slot slot, struct str volume)
+void populate_leave_job_place(struct populate *p, enum job_slot slot, struct str volume)
 {
     auto_mem char *ended = str_dup(volume);
     pthread_mutex_lock(&p->lock);

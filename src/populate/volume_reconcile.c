@@ -357,13 +357,13 @@ static void note_failure(struct volume_view *v, size_t slot, enum job_kind kind)
 static bool may_run(struct volume_view *v, enum job_slot slot, const struct job_facts *f, const struct job_step *step)
 {
     if (v->volume && (f->job || step->action == JOB_CREATE))
-        return populate_admits_job(
+        return populate_take_job_place(
             v->p, slot,
             &(struct job_request){.volume = v->volume->meta.name,
                                   .node = v->volume->node,
                                   .ns = v->volume->claim_namespace ? v->volume->claim_namespace : ""},
             f->job != NULL);
-    populate_job_ended(v->p, slot, v->name);
+    populate_leave_job_place(v->p, slot, v->name);
     return true;
 }
 
@@ -390,9 +390,8 @@ static int serve(struct volume_view *v, size_t slot, uint64_t *again_ns)
     switch (step.action) {
     case JOB_CREATE: {
         int r = create_job(v, f.kind);
-        if (r < 0)
-            populate_job_ended(v->p, (enum job_slot)slot,
-                               v->name); /* until the next try, the place is another volume's */
+        if (r < 0) /* until the next try, the place is another volume's */
+            populate_leave_job_place(v->p, (enum job_slot)slot, v->name);
         return r;
     }
     case JOB_DELETE: {

@@ -5,7 +5,8 @@
  * The names are those that users write: parameters of a StorageClass (`hydration`), fields of a BucketSource (`uri`,
  * `retry.maxAttempts`) and, below `export.`, its export policy. One table (keys.c) has every name with its type, its
  * default and whether it may change later. String maps and JSON are both read through it.
- * Code: spec.c, json.c (volume.json) and served.c (checks of the whole). */
+ * Code: spec.c, json.c (volume.json and the spec of a BucketSource) and served.c (what this version supports, and what
+ * the export policy exports). */
 #pragma once
 
 #include "spec/id.h"

@@ -12,7 +12,9 @@
  * tests/unit/store/fake/ is a complete store in memory to copy.
  *
  * store.c owns a job from its first attempt to on_done: it copies the arguments, asks the backend for an attempt, and
- * decides after each whether another is due. The backend knows one attempt. */
+ * decides after each whether another is due. The backend knows one attempt.
+ *
+ * Code: job.c, race.c, store.c for store_open_creds(), backends.c for backend_of(), telemetry.c for store_op_name(). */
 #pragma once
 
 #include "store/pace.h"
@@ -202,6 +204,6 @@ void job_count_request(struct store_job *j, const char *code, uint64_t first_byt
 /* Sets reply.code and hands over reply.err, so that `return job_fail(j, ...)` ends an attempt. */
 void job_fail(struct store_job *j, const struct err *err);
 
-/* "s3://bucket/key": the subject of every sentence; cut after 200 bytes of key. buf of JOB_NAME_MAX; returns buf. */
-enum { JOB_NAME_MAX = 320 };
+/* Returns buf, of STORE_JOB_NAME_MAX: "s3://bucket/key", the subject of every sentence; cut after 200 bytes of key. */
+enum { STORE_JOB_NAME_MAX = 320 };
 char *job_name(const struct store_job *j, char *buf);

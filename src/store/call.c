@@ -50,7 +50,7 @@ void call_release(struct store_job *j)
 void call_end(struct store_call *c, int code)
 {
     if (code < 0) {
-        char name[JOB_NAME_MAX];
+        char name[STORE_JOB_NAME_MAX];
         enum err_id id = c->err.id;
         if (code == -ERR_CORRUPT && c->job.store->is_stranger) /* do not show its content to the user who chose it */
             snprintf(c->err.text, sizeof c->err.text, "the reply is not from an object store, or is damaged");
@@ -324,7 +324,7 @@ static void failed(struct store_call *c, const struct web_result *r)
 /* The key instead of the URL: an endpoint's URL may hold credentials. */
 static void log_request(const struct store_call *c, const char *status, uint64_t total_ns)
 {
-    char name[JOB_NAME_MAX];
+    char name[STORE_JOB_NAME_MAX];
     if (log_wants(LOG_DEBUG))
         log_event(LOG_DEBUG, "request", "method", c->method, "operation", store_op_name(c->job.op), "object",
                   job_name(&c->job, name), "status", status, "ms", log_u64(total_ns / NS_PER_MS), "attempt",

@@ -116,7 +116,7 @@ char *job_name(const struct store_job *j, char *buf)
 {
     struct str key = str_sub(j->op == STORE_OP_LIST ? j->args.page.prefix : j->args.write.key, 0, 200);
     bool joined = str_ends(str_of(j->store->bucket), STR("/")); /* file:///: the root of all */
-    snprintf(buf, JOB_NAME_MAX, "%s://%s%s%.*s", j->store->scheme->name, j->store->bucket, joined ? "" : "/",
+    snprintf(buf, STORE_JOB_NAME_MAX, "%s://%s%s%.*s", j->store->scheme->name, j->store->bucket, joined ? "" : "/",
              STR_FMT(key));
     return buf;
 }
@@ -302,7 +302,7 @@ static void note_answer(const struct store_job *j)
 
 static void give_up(struct store_job *j)
 {
-    char name[JOB_NAME_MAX];
+    char name[STORE_JOB_NAME_MAX];
     j->reply.code = err_fail(&j->reply.err, ERR_TIMEOUT, CIS_REPLY_TIMEOUT,
                              "%s: the reply stalled, or is far slower than others", job_name(j, name));
     j->reply.may_retry = true;

@@ -5,7 +5,8 @@
  * operations but GET are retried here by one policy (store_retry_delay). A GET is one attempt, because its caller
  * holds the buffer and the hash; it asks store_retry_delay itself. A GET slower than 99 in 100 is sent twice, at most
  * one in a hundred (hedge.h).
- * Code: store.c submits jobs, job.c runs them, etag.c reads digests. */
+ * Code: store.c opens a store and submits jobs, job.c runs and retries them, etag.c compares states of objects,
+ * backends.c has store_creds_kind(). */
 #pragma once
 
 #include "creds/creds.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* file.h - reads, replaces and removes files; all paths are relative to a directory's descriptor.
  * home: any thread; every function may block on the disk. A descriptor stays valid when a parent is renamed. `dir` may
- * be AT_FDCWD. */
+ * be AT_FDCWD.
+ * Code: file.c, and remove.c for dir_remove(). */
 #pragma once
 
 #include "util/err.h"

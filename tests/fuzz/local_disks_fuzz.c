@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     }
     int r = local_disks_scan(fuzz_folder_name, disks, &count, &err);
     assert(r == 0 && count == 1 && strcmp(disks[0].name, "nvme0n1") == 0);
-    assert(memchr(disks[0].model, '\0', DISK_TEXT_MAX) && memchr(disks[0].serial, '\0', DISK_TEXT_MAX));
+    assert(memchr(disks[0].model, '\0', LOCAL_DISK_TEXT_MAX) && memchr(disks[0].serial, '\0', LOCAL_DISK_TEXT_MAX));
     check_plan(disks, count);
     return 0;
 }

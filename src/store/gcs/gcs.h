@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gcs.h - the interface between the files of gs://. home of a gcs_job: its loop. */
+/* gcs.h - the interface between the files of gs://. home of a gcs_job: its loop.
+ * Code: request.c, read.c and write.c. */
 #pragma once
 
 #include "call.h"

@@ -64,7 +64,7 @@ static void run_visit(struct work *w)
 void local_end(struct local_job *j, int code)
 {
     if (code < 0) {
-        char name[JOB_NAME_MAX];
+        char name[STORE_JOB_NAME_MAX];
         enum err_id id = j->err.id                ? j->err.id
                          : code == -ERR_NOT_FOUND ? CIS_OBJECT_NOT_FOUND
                          : code == -ERR_DENIED    ? CIS_ACCESS_DENIED
@@ -102,7 +102,7 @@ void local_visit(struct local_job *j, local_visit_fn *visit, void (*after)(struc
     j->after = after;
     j->running = true;
     j->work = (struct work){.run = run_visit, .done = visited};
-    thread_pool_submit(j->job.worker->pool, j->job.worker->loop, &j->work);
+    thread_pool_submit(j->job.worker->threads, j->job.worker->loop, &j->work);
 }
 
 static void fire_after_rate(struct timer *t)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.h - the job of file://, which visits the disk on the pool; shared by reading and writing. home of a
- * local_job: its loop; during a visit, the pool thread. */
+ * local_job: its loop; during a visit, the pool thread.
+ * Code: local.c, read.c and write.c. */
 #pragma once
 
 #include "backend.h"

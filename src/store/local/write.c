@@ -249,7 +249,7 @@ static int check_digest(struct local_job *j, const struct digest *want, const st
 static int write_chunk(struct local_job *j, uint64_t base, struct err *err)
 {
     const struct store_body *body = &j->job.args.body;
-    char name[JOB_NAME_MAX];
+    char name[STORE_JOB_NAME_MAX];
     if (j->moved == 0)
         hash_begin(&j->hash, body->digest.kind ? body->digest.kind : HASH_CRC32C);
     hash_update(&j->hash, j->buf, j->filled);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3.h - the interface between the files of s3://. home of an s3_job: its loop. */
+/* s3.h - the interface between the files of s3://. home of an s3_job: its loop.
+ * Code: request.c, condition.c, read.c and write.c. */
 #pragma once
 
 #include "call.h"

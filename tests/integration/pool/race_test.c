@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pool_place.h"
+#include "pool_disk.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -103,23 +103,23 @@ static uint64_t fill_all(struct pool *p, size_t *ret_count)
 static void racing_reservations_promise_no_byte_twice(void **state)
 {
     (void)state;
-    struct pool_at p;
+    struct pool_at disk;
     struct score *score = mmap(NULL, sizeof *score, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct pool_usage u;
     size_t count;
-    make_pool_disk(&p, "race", 512 * MIB);
-    auto_pool s = open_pool(p.path);
-    must(pool_usage(s, &u, &err));
+    make_pool_disk(&disk, "race", 512 * MIB);
+    auto_pool p = open_pool(disk.path);
+    must(pool_usage(p, &u, &err));
     unsigned room = (unsigned)(u.available_bytes / VOLUME_BYTES);
     assert_in_range(room, 10, PROCESSES * THREADS * TRIES - 1);
-    run_processes(p.path, score);
+    run_processes(disk.path, score);
     assert_int_equal(score->wrong, 0);
     assert_int_equal(score->made + score->refused, PROCESSES * THREADS * TRIES);
     assert_in_range(score->made, room - 1, room);
-    must(pool_usage(s, &u, &err));
+    must(pool_usage(p, &u, &err));
     assert_int_equal(u.volumes, score->made);
     assert_int_equal(u.allocated_bytes, (uint64_t)score->made * VOLUME_BYTES);
-    fill_all(s, &count);
+    fill_all(p, &count);
     assert_int_equal(count, score->made);
     munmap(score, sizeof *score);
 }
@@ -182,10 +182,10 @@ static void a_thousand_volumes_leave_nothing_behind(void **state)
 {
     (void)state;
     mkdir(at("thousand"), 0755);
-    auto_pool s = open_pool(at("thousand"));
+    auto_pool p = open_pool(at("thousand"));
     size_t fds = open_fds(), mounts = mounts_here();
     await_loops(mounts); /* each mount here is of an image */
-    many_come_and_go(s, 1000);
+    many_come_and_go(p, 1000);
     assert_int_equal(open_fds(), fds);
     assert_int_equal(mounts_here(), mounts);
     await_loops(mounts);

@@ -2,7 +2,7 @@
 /* victim.h - a pool with at most one volume, on which a child of the test acts while the test is its tracer. */
 #pragma once
 
-#include "pool_place.h"
+#include "pool_disk.h"
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -98,20 +98,20 @@ static inline size_t check_pool(uint64_t *ret_capacity)
     struct pool_usage u;
     size_t count = 0;
     await_loops(mounts_here());
-    auto_pool s = open_pool(pool_dir);
-    empty(s);
+    auto_pool p = open_pool(pool_dir);
+    empty(p);
     assert_int_equal(entries_of("making"), 0);
     assert_int_equal(entries_of("trash"), 0);
-    must(pool_usage(s, &u, &err));
-    must(pool_list_volumes(s, STR(""), 10, &list, &count, &err));
+    must(pool_usage(p, &u, &err));
+    must(pool_list_volumes(p, STR(""), 10, &list, &count, &err));
     assert_int_equal(u.volumes, count);
     assert_in_range(count, 0, 1);
     *ret_capacity = 0;
     if (count == 1) {
         auto_volume v = NULL;
         struct volume_usage usage;
-        must(pool_attach_volume(s, &list[0].volume_id, &err));
-        must(pool_find_volume(s, &list[0].volume_id, &v, &err));
+        must(pool_attach_volume(p, &list[0].volume_id, &err));
+        must(pool_find_volume(p, &list[0].volume_id, &v, &err));
         must(volume_usage(v, &usage, &err));
         assert_int_equal(u.allocated_bytes, v->spec->capacity_bytes);
         assert_in_range(usage.total_bytes, v->spec->capacity_bytes / 2, v->spec->capacity_bytes);
@@ -137,17 +137,17 @@ static inline void check_freed(uint64_t before)
 
 static inline void remove_victim(void)
 {
-    auto_pool s = open_pool(pool_dir);
-    must(pool_delete_volume(s, &victim_id, &err));
-    must(pool_empty_trash(s, &err));
+    auto_pool p = open_pool(pool_dir);
+    must(pool_delete_volume(p, &victim_id, &err));
+    must(pool_empty_trash(p, &err));
 }
 
 static inline void make_victim(void)
 {
-    auto_pool s = open_pool(pool_dir);
-    must(act_create(s, &err));
+    auto_pool p = open_pool(pool_dir);
+    must(act_create(p, &err));
     auto_volume v = NULL;
-    must(pool_find_volume_name(s, STR("victim"), &v, &err));
+    must(pool_find_volume_name(p, STR("victim"), &v, &err));
     victim_id = v->spec->id;
 }
 

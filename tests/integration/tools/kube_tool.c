@@ -184,9 +184,9 @@ static void on_done(void *ctx, struct kube_reply *r)
 static void submit(struct mail *m)
 {
     struct asked *a = container_of(m, struct asked, mail);
-    struct kube_exchange *j = kube_submit(kube, &a->request);
+    struct kube_exchange *x = kube_submit(kube, &a->request);
     if (flag_at(a->line, "cancel"))
-        kube_cancel(j);
+        kube_cancel(x);
 }
 
 static struct kube_lease *the_lease;

@@ -56,24 +56,24 @@ static void an_order_matches_what_it_was_made_for_and_says_what_differs(void **s
     assert_non_null(strstr(err.text, "concurrency"));
 }
 
-static void pool_takes_a_volume_only_if_healthy_and_with_free_space(void **state)
+static void a_pool_is_accepted_only_if_healthy_and_with_free_space(void **state)
 {
     (void)state;
     struct err err = {0};
     auto_api_pool p = api_pool_new();
     p->node = str_dup(STR("n1"));
     p->pool = str_dup(STR("nvme"));
-    assert_int_equal(order_fits_pool(p, 1, &err), -ERR_NO_SPACE); /* the node has not reported the pool yet */
+    assert_int_equal(order_check_pool(p, 1, &err), -ERR_NO_SPACE); /* the node has not reported the pool yet */
     p->pool_uuid = str_dup(STR("0123456789ab"));
     p->health = str_dup(STR("Healthy"));
     p->largest_volume_bytes = UINT64_C(180) << 30;
-    assert_int_equal(order_fits_pool(p, UINT64_C(180) << 30, &err), 0);
-    assert_int_equal(order_fits_pool(p, UINT64_C(200) << 30, &err), -ERR_NO_SPACE);
+    assert_int_equal(order_check_pool(p, UINT64_C(180) << 30, &err), 0);
+    assert_int_equal(order_check_pool(p, UINT64_C(200) << 30, &err), -ERR_NO_SPACE);
     assert_string_equal(err.text, "pool nvme on n1: full: 180 GiB free, 200 GiB required");
     assert_int_equal(err.id, 2028);
     p->health[0] = 'u';
     p->health_reason = str_dup(STR("the disk is read-only"));
-    assert_int_equal(order_fits_pool(p, 1, &err), -ERR_NO_SPACE);
+    assert_int_equal(order_check_pool(p, 1, &err), -ERR_NO_SPACE);
     assert_non_null(strstr(err.text, "read-only"));
 }
 
@@ -119,7 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_name_without_dns_syntax_becomes_a_stable_hash),
         cmocka_unit_test(an_order_matches_what_it_was_made_for_and_says_what_differs),
-        cmocka_unit_test(pool_takes_a_volume_only_if_healthy_and_with_free_space),
+        cmocka_unit_test(a_pool_is_accepted_only_if_healthy_and_with_free_space),
         cmocka_unit_test(only_a_final_answer_of_the_node_ends_the_wait),
         cmocka_unit_test(a_refusal_has_the_status_that_sends_the_pod_where_it_can_be),
     };

@@ -35,8 +35,8 @@ static int open_pool(struct pool **ret, struct err *err)
 
 static int read_pool(struct err *err)
 {
-    auto_pool s = NULL;
-    return open_pool(&s, err);
+    auto_pool p = NULL;
+    return open_pool(&p, err);
 }
 
 static char pool_record[NAME_MAX + 1]; /* its name is a digest of the pool's path */
@@ -55,11 +55,11 @@ static int open_recorded(struct pool **ret, struct err *err)
 
 static int make_pool_record(struct err *err)
 {
-    auto_pool s = NULL;
+    auto_pool p = NULL;
     assert_int_equal(mkdirat(dir, "recorded", 0700), 0);
-    int r = open_recorded(&s, err);
+    int r = open_recorded(&p, err);
     if (r == 0)
-        r = pool_remember(s, err);
+        r = pool_remember(p, err);
     auto_dir d = dir_stream(openat(dir, ".", O_RDONLY | O_DIRECTORY));
     struct dirent *e;
     while (r == 0 && (e = dir_next(d)))
@@ -70,8 +70,8 @@ static int make_pool_record(struct err *err)
 
 static int read_pool_record(struct err *err)
 {
-    auto_pool s = NULL;
-    return open_recorded(&s, err);
+    auto_pool p = NULL;
+    return open_recorded(&p, err);
 }
 
 static int read_spec(struct err *err)
@@ -297,7 +297,7 @@ static void pool_record_without_a_version_is_read(void **state)
 {
     (void)state;
     struct err err;
-    auto_pool s = NULL;
+    auto_pool p = NULL;
     auto_pool again = NULL;
     auto_mem char *text = NULL;
     size_t len;
@@ -306,12 +306,12 @@ static void pool_record_without_a_version_is_read(void **state)
     char *version = strstr(text, "\"version\"");
     memcpy(version, "\"unknown\"", 9);
     assert_int_equal(file_replace(dir, pool_record, str_of(text), 0600, &err), 0);
-    assert_int_equal(open_recorded(&s, &err), 0);
+    assert_int_equal(open_recorded(&p, &err), 0);
     /* It is still the record of this pool: an empty directory in its place is refused. */
     assert_int_equal(renameat(dir, "recorded", dir, "elsewhere"), 0);
     assert_int_equal(mkdirat(dir, "recorded", 0700), 0);
     assert_int_equal(open_recorded(&again, &err), -ERR_ABSENT);
-    assert_non_null(strstr(err.text, pool_uuid(s)));
+    assert_non_null(strstr(err.text, pool_uuid(p)));
 }
 
 /* A pool that replaced no other one is still written in format 1. */
@@ -334,11 +334,11 @@ static void pool_identity_of_each_format_is_read(void **state)
         auto_mem char *after = NULL;
         size_t len;
         assert_int_equal(file_replace(dir, "cistern.json", str_of(cases[i].text), 0644, &err), 0);
-        auto_pool s = NULL;
-        if (open_pool(&s, &err) < 0)
+        auto_pool p = NULL;
+        if (open_pool(&p, &err) < 0)
             fail_msg("format %zu: %s", i + 1, err.text);
-        assert_string_equal(pool_uuid(s), "0123456789ab");
-        assert_int_equal(pool_replaces(s, "ba9876543210", true), cases[i].replaces);
+        assert_string_equal(pool_uuid(p), "0123456789ab");
+        assert_int_equal(pool_replaces(p, "ba9876543210", true), cases[i].replaces);
         assert_int_equal(file_read(dir, "cistern.json", 1 << 16, &after, &len, &err), 0);
         assert_string_equal(after, cases[i].text);
     }

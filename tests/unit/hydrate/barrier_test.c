@@ -8,13 +8,13 @@ static int setup(void **state)
     struct index_source source = {.text = STR("s3://bucket/prefix/")};
     run->barrier.fs_fd = run_data;
     if (r == 0)
-        r = thread_pool_new(1, &run->pool, &err);
+        r = thread_pool_new(1, &run->threads, &err);
     return r < 0 ? r : index_create(dir, &source, &run->index, &err);
 }
 
 static int teardown(void **state)
 {
-    thread_pool_free(run->pool);
+    thread_pool_free(run->threads);
     return run_teardown(state);
 }
 

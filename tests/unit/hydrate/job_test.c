@@ -91,9 +91,9 @@ static int setup(void **state)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)(i * 31 + i / 4096);
     if (r == 0)
-        r = thread_pool_new(1, &run->pool, &err);
+        r = thread_pool_new(1, &run->threads, &err);
     if (r == 0)
-        r = worker_init(&lane->worker, 0, run->pool, &(struct web_options){0}, true, &err);
+        r = worker_init(&lane->worker, 0, run->threads, &(struct web_options){0}, true, &err);
     return r < 0 ? r : loop_start(lane->worker.loop, &err);
 }
 
@@ -101,7 +101,7 @@ static int teardown(void **state)
 {
     on_loop(end, 0);
     worker_done(&lane->worker);
-    thread_pool_free(run->pool);
+    thread_pool_free(run->threads);
     budget_free(run->budget);
     hash_done(&job.hash);
     close(large.fd);

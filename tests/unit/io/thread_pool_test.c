@@ -9,7 +9,7 @@
 
 struct scene {
     struct loop *loop;
-    struct thread_pool *pool;
+    struct thread_pool *threads;
     _Atomic unsigned at_once;
     _Atomic unsigned most_at_once;
     _Atomic unsigned run;
@@ -50,7 +50,7 @@ static void setup(struct scene *s, unsigned threads)
     struct err err;
     memset(s, 0, sizeof *s);
     assert_int_equal(loop_new("loop/t", &s->loop, &err), 0);
-    assert_int_equal(thread_pool_new(threads, &s->pool, &err), 0);
+    assert_int_equal(thread_pool_new(threads, &s->threads, &err), 0);
     assert_int_equal(loop_start(s->loop, &err), 0);
 }
 
@@ -62,9 +62,9 @@ static void work_runs_on_the_pool_and_completes_on_its_loop(void **state)
     struct task *tasks = xcalloc(500, sizeof *tasks);
     for (int i = 0; i < 500; i++) {
         tasks[i] = (struct task){.work = {.run = run, .done = done}, .scene = &s};
-        thread_pool_submit(s.pool, s.loop, &tasks[i].work);
+        thread_pool_submit(s.threads, s.loop, &tasks[i].work);
     }
-    thread_pool_free(s.pool);
+    thread_pool_free(s.threads);
     loop_free(s.loop);
     assert_int_equal(s.run, 500);
     assert_int_equal(s.done, 500);

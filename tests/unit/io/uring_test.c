@@ -16,7 +16,7 @@
 /* Every test runs twice: on the kernel's ring, and on the pool. */
 struct scene {
     bool kernel;
-    struct thread_pool *pool;
+    struct thread_pool *threads;
     struct worker worker;
     char path[64];
     int fd;
@@ -60,8 +60,8 @@ static void begin(struct scene *s, bool kernel)
     struct err err;
     struct web_options web = {0};
     s->kernel = kernel;
-    assert_int_equal(thread_pool_new(4, &s->pool, &err), 0);
-    assert_int_equal(worker_init(&s->worker, 0, s->pool, &web, kernel, &err), 0);
+    assert_int_equal(thread_pool_new(4, &s->threads, &err), 0);
+    assert_int_equal(worker_init(&s->worker, 0, s->threads, &web, kernel, &err), 0);
     assert_int_equal(loop_start(s->worker.loop, &err), 0);
     memcpy(s->path, "/tmp/cistern-uring-XXXXXX", sizeof "/tmp/cistern-uring-XXXXXX");
     s->fd = mkstemp(s->path);
@@ -70,7 +70,7 @@ static void begin(struct scene *s, bool kernel)
 
 static void end(struct scene *s)
 {
-    thread_pool_free(s->pool);
+    thread_pool_free(s->threads);
     worker_done(&s->worker);
     worker_done(&s->worker);
     close(s->fd);

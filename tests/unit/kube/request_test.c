@@ -2,19 +2,19 @@
 #include "request.h"
 #include "unit.h"
 
-static void assert_wire(const struct kube_request *r, const char *method, const char *url, const char *body)
+static void assert_http(const struct kube_request *r, const char *method, const char *url, const char *body)
 {
-    struct kube_http_request w;
+    struct kube_http_request h;
     struct err err;
-    if (kube_http_request_make(&w, "https://h", r, "me", &err) < 0)
+    if (kube_http_request_make(&h, "https://h", r, "me", &err) < 0)
         fail_msg("%s", err.text);
-    assert_string_equal(w.method, method);
-    assert_string_equal(w.url.ptr, url);
+    assert_string_equal(h.method, method);
+    assert_string_equal(h.url.ptr, url);
     if (body)
-        assert_string_equal(w.body, body);
+        assert_string_equal(h.body, body);
     else
-        assert_null(w.body);
-    kube_http_request_done(&w);
+        assert_null(h.body);
+    kube_http_request_done(&h);
 }
 
 static void an_objects_path_follows_from_its_resource(void **state)
@@ -22,13 +22,13 @@ static void an_objects_path_follows_from_its_resource(void **state)
     (void)state;
     auto_json body = json_new_object();
     json_set_bool(body, "b", true);
-    assert_wire(&(struct kube_request){.resource = &kube_pods, .ns = STR("n"), .name = STR("p")}, "GET",
+    assert_http(&(struct kube_request){.resource = &kube_pods, .ns = STR("n"), .name = STR("p")}, "GET",
                 "https://h/api/v1/namespaces/n/pods/p", NULL);
-    assert_wire(&(struct kube_request){.resource = &kube_storage_classes, .name = STR("p")}, "GET",
+    assert_http(&(struct kube_request){.resource = &kube_storage_classes, .name = STR("p")}, "GET",
                 "https://h/apis/storage.k8s.io/v1/storageclasses/p", NULL);
-    assert_wire(&(struct kube_request){.verb = KUBE_CREATE, .resource = &kube_pods, .ns = STR("n"), .body = body},
+    assert_http(&(struct kube_request){.verb = KUBE_CREATE, .resource = &kube_pods, .ns = STR("n"), .body = body},
                 "POST", "https://h/api/v1/namespaces/n/pods?fieldManager=me", "{\"b\":true}");
-    assert_wire(&(struct kube_request){.verb = KUBE_APPLY,
+    assert_http(&(struct kube_request){.verb = KUBE_APPLY,
                                        .resource = &kube_nodes,
                                        .name = STR("p"),
                                        .subresource = "status",
@@ -36,7 +36,7 @@ static void an_objects_path_follows_from_its_resource(void **state)
                                        .field_manager = "a b",
                                        .force = true},
                 "PATCH", "https://h/api/v1/nodes/p/status?fieldManager=a%20b&force=true", "{\"b\":true}");
-    assert_wire(&(struct kube_request){.verb = KUBE_LIST,
+    assert_http(&(struct kube_request){.verb = KUBE_LIST,
                                        .resource = &kube_pods,
                                        .label_selector = "a/b in (c,d)",
                                        .field_selector = "spec.nodeName=x&y"},
@@ -48,7 +48,7 @@ static void an_objects_path_follows_from_its_resource(void **state)
 static void a_delete_carries_its_preconditions(void **state)
 {
     (void)state;
-    assert_wire(&(struct kube_request){.verb = KUBE_DELETE,
+    assert_http(&(struct kube_request){.verb = KUBE_DELETE,
                                        .resource = &kube_nodes,
                                        .name = STR("p"),
                                        .uid = STR("u"),
@@ -78,11 +78,11 @@ static void name_that_changes_the_path_is_refused(void **state)
         {.verb = KUBE_MERGE_PATCH, .resource = &kube_nodes, .name = STR("a")},
     };
     for (size_t i = 0; i < countof(refused); i++) {
-        struct kube_http_request w;
+        struct kube_http_request h;
         struct err err;
-        if (kube_http_request_make(&w, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
+        if (kube_http_request_make(&h, "https://h", &refused[i], "me", &err) != -ERR_INVALID)
             fail_msg("request %zu was taken", i);
-        kube_http_request_done(&w);
+        kube_http_request_done(&h);
     }
 }
 

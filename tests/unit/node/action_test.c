@@ -5,7 +5,7 @@
 #define NOW_NS 1000000000
 
 /* No pool is looked into here: that there is one is all that counts. */
-static struct pool *const some_space = (struct pool *)&(char){0};
+static struct pool *const some_pool = (struct pool *)&(char){0};
 
 static struct api_volume *order_of(const char *node)
 {
@@ -35,7 +35,7 @@ static void an_order_for_another_node_is_nobodys_business_here(void **state)
     (void)state;
     auto_api_volume v = order_of("node-2");
     v->release_requested = true;
-    struct observed f = {.pool = some_space, .id_is_of_pool = true, .here = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true, .here = true};
     assert_int_equal(action_of(v, "node-1", &f), ACTION_IGNORE);
     free(v->node);
     v->node = NULL;
@@ -46,7 +46,7 @@ static void a_new_volume_is_created_only_in_the_pool_of_its_id(void **state)
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .id_is_of_pool = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true};
     assert_int_equal(action_of(v, "node-1", &f), ACTION_MAKE);
     f.id_is_of_pool = false;
     assert_int_equal(action_of(v, "node-1", &f), ACTION_REFUSE);
@@ -60,7 +60,7 @@ static void a_refusal_stands_until_the_order_changes(void **state)
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .id_is_of_pool = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true};
     say_provisioned(v, API_FALSE, API_REASON_NODE_FULL);
     assert_int_equal(action_of(v, "node-1", &f), ACTION_REFUSED);
     v->meta.generation = 4;
@@ -71,7 +71,7 @@ static void a_temporary_failure_is_not_refused(void **state)
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .id_is_of_pool = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true};
     say_provisioned(v, API_UNKNOWN, "Pending");
     assert_int_equal(action_of(v, "node-1", &f), ACTION_MAKE);
 }
@@ -80,7 +80,7 @@ static void a_missing_volume_is_lost_unless_its_order_recreates_it(void **state)
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .is_replaced = true};
+    struct observed f = {.pool = some_pool, .is_replaced = true};
     say_provisioned(v, API_TRUE, "Provisioned");
     assert_int_equal(action_of(v, "node-1", &f), ACTION_LOST);
     wish(v, "fail");
@@ -89,7 +89,7 @@ static void a_missing_volume_is_lost_unless_its_order_recreates_it(void **state)
     assert_int_equal(action_of(v, "node-1", &f), ACTION_TAKE_OVER);
     wish(v, "empty");
     assert_int_equal(action_of(v, "node-1", &f), ACTION_TAKE_OVER);
-    f = (struct observed){.pool = some_space,
+    f = (struct observed){.pool = some_pool,
                           .id_is_of_pool = true,
                           .is_replaced = true}; /* the same pool, but the directory is missing */
     wish(v, "fail");
@@ -101,7 +101,7 @@ static void a_volume_of_an_absent_pool_is_waited_for(void **state)
     (void)state;
     static const char *const wishes[] = {"fail", "rehydrate", "empty"};
     auto_api_volume v = order_of("node-1");
-    struct observed nowhere = {0}, another = {.pool = some_space};
+    struct observed nowhere = {0}, another = {.pool = some_pool};
     say_provisioned(v, API_TRUE, "Provisioned");
     for (size_t i = 0; i < countof(wishes); i++) {
         wish(v, wishes[i]);
@@ -114,7 +114,7 @@ static void a_release_comes_before_all_else(void **state)
 {
     (void)state;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .id_is_of_pool = true, .here = true, .differs = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true, .here = true, .differs = true};
     assert_int_equal(action_of(v, "node-1", &f), ACTION_CHANGE);
     f.differs = false;
     assert_int_equal(action_of(v, "node-1", &f), ACTION_KEEP);
@@ -158,7 +158,7 @@ static void a_refusal_is_reported_with_its_sentence_id_and_advice(void **state)
     (void)state;
     struct err full;
     auto_api_volume v = order_of("node-1");
-    struct observed f = {.pool = some_space, .id_is_of_pool = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true};
     err_set(&full, ERR_NO_SPACE, "pool 'default': 1 GiB free, 2 GiB asked");
     (void)!err_advise_text(&full, 2028, "ask for less");
     struct action_outcome o = {.action = ACTION_MAKE, .failure = &full};
@@ -224,7 +224,7 @@ static void condition_of_previous_version_is_replaced_by_next_write(void **state
     struct err trouble;
     auto_json old = NULL;
     auto_api_volume v = NULL;
-    struct observed f = {.pool = some_space, .id_is_of_pool = true};
+    struct observed f = {.pool = some_pool, .id_is_of_pool = true};
     assert_int_equal(
         json_parse(STR("{\"metadata\":{\"name\":\"pvc-1\",\"generation\":3},\"spec\":{\"nodeName\":\"node-1\","
                        "\"pool\":\"default\",\"volumeID\":\"v1-0123456789ab-0123456789ab\","

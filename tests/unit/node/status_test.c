@@ -2,10 +2,10 @@
 #include "status.h"
 #include "unit.h"
 
-static struct api_volume *volume(const char *pool_uuid)
+static struct api_volume *volume(const char *uuid)
 {
     struct api_volume *v = api_volume_new();
-    v->status.pool_uuid = str_dup(str_of(pool_uuid));
+    v->status.pool_uuid = str_dup(str_of(uuid));
     v->status.phase = API_PHASE_READY;
     return v;
 }

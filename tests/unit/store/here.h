@@ -14,7 +14,7 @@ struct here {
     char folder[64];
     char uri[96];
     int dir;
-    struct thread_pool *pool;
+    struct thread_pool *threads;
     struct worker worker;
     struct store *store;
 };
@@ -26,8 +26,8 @@ static void here_up(struct here *h)
     assert_non_null(mkdtemp(h->folder));
     snprintf(h->uri, sizeof h->uri, "file://%s/", h->folder);
     h->dir = open(h->folder, O_RDONLY | O_DIRECTORY);
-    assert_int_equal(thread_pool_new(2, &h->pool, &err), 0);
-    h->worker = (struct worker){.pool = h->pool};
+    assert_int_equal(thread_pool_new(2, &h->threads, &err), 0);
+    h->worker = (struct worker){.threads = h->threads};
     assert_int_equal(loop_new("loop/0", &h->worker.loop, &err), 0);
     assert_int_equal(loop_start(h->worker.loop, &err), 0);
     assert_int_equal(store_open(&(struct store_options){.uri = str_of(h->uri)}, &h->store, &err), 0);
@@ -37,7 +37,7 @@ static void here_down(struct here *h)
 {
     struct err err;
     loop_free(h->worker.loop);
-    thread_pool_free(h->pool);
+    thread_pool_free(h->threads);
     store_free(h->store);
     close(h->dir);
     assert_int_equal(dir_remove(AT_FDCWD, h->folder, &err), 0);

@@ -160,7 +160,7 @@ static int run(struct store_job *j, struct err *err)
 static void fake_start(struct store_job *j)
 {
     struct err err;
-    char name[JOB_NAME_MAX];
+    char name[STORE_JOB_NAME_MAX];
     object_page_init(&container_of(j, struct fake_job, job)->page);
     if (run(j, &err) < 0) {
         err_wrap(&err, "%s", job_name(j, name));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool_place.h - pools for the tests of pool.h: on a small file system of their own, so that they can be full. */
+/* pool_disk.h - pools for the tests of pool.h: on a small file system of their own, so that they can be full. */
 #pragma once
 
 #include "place.h"
@@ -44,12 +44,12 @@ static inline struct pool_options options(const char *path)
 static inline int try_pool(const struct pool_options *o, struct pool **ret, struct err *e)
 {
     static const struct pool_witness nothing;
-    auto_pool s = NULL;
-    int r = pool_new(o, &s, e);
+    auto_pool p = NULL;
+    int r = pool_new(o, &p, e);
     if (r == 0)
-        r = pool_open(s, &nothing, e);
+        r = pool_open(p, &nothing, e);
     if (r == 0)
-        *ret = take(&s);
+        *ret = take(&p);
     return r;
 }
 
