@@ -73,11 +73,12 @@ static int place_at(struct control *c, const struct order_request *o, const stru
     return r;
 }
 
-/* Preferred places in their order, then the requisite ones. The error is that of the first place. */
+/* Preferred places in their order, then the requisite ones, until one has an error other than a lack of space. The
+ * error is that one, else that of the first place. */
 static int place(struct control *c, const struct order_request *o, struct api_pool **ret, struct err *err)
 {
     const struct csi_create *q = o->create;
-    struct err other;
+    struct err other = {0}; /* of the last place that was tried after the first */
     int r = -ERR_NO_SPACE;
     size_t count = q->preferred_count + q->requisite_count;
     if (count == 0)
@@ -85,7 +86,7 @@ static int place(struct control *c, const struct order_request *o, struct api_po
     for (size_t i = 0; i < count && r == -ERR_NO_SPACE; i++)
         r = place_at(c, o, i < q->preferred_count ? &q->preferred[i] : &q->requisite[i - q->preferred_count], ret,
                      i == 0 ? err : &other);
-    if (r < 0 && r != -ERR_NO_SPACE)
+    if (r < 0 && r != -ERR_NO_SPACE && other.code)
         err_copy(err, &other);
     return r;
 }

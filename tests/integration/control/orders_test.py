@@ -43,6 +43,18 @@ def test_topology_without_our_node_is_resource_exhausted(cluster, nodes, control
     assert controller.client.call("GetCapacity").available_capacity > 0
 
 
+def test_a_place_that_is_invalid_is_refused_with_its_own_error(cluster, nodes, controllers):
+    nodes()
+    controller = controllers()
+    long, zone = (csi.Topology(segments={key: value}) for key, value in
+                  (("topology.cistern.io/node", "n" * 250), ("topology.kubernetes.io/zone", "a")))
+    fields = controller.request(new_name(), GIB, None, None, None)
+    for places in ([long], [long, zone], [zone, long]):
+        code, text = controller.client.fails("CreateVolume", **fields, accessibility_requirements=csi.TopologyRequirement(
+            requisite=places))
+        assert code == Code.INVALID_ARGUMENT and "the node's name 'nnn" in text and "is empty or too long" in text
+
+
 def test_capacity_of_a_node_that_has_not_reported_is_unavailable_and_not_zero(cluster, nodes, controllers):
     node = nodes("node-a")
     client = controllers().client
