@@ -46,7 +46,7 @@ static const struct opt table[] = {
     {"storage-class", 0, OPT_TEXT, &flags.storage_class, "NAME", "store objects in this storage class (the bucket's)",
      .least = 1},
     {"deadline", 0, OPT_DURATION, &flags.deadline_ns, "TIME",
-     "wait at most this long for files that are being written (24h)", .least = 1},
+     "end the run after this time; files that are not confirmed by then fail (24h)", .least = 1},
     {"concurrency", 0, OPT_U64, &flags.concurrency, "N",
      "run at most N requests at once, 1 to 512 (the volume's, or 64)", .least = 1, .most = 512},
     {"bandwidth", 0, OPT_BYTES, &flags.bandwidth, "RATE",

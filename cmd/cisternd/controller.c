@@ -362,10 +362,10 @@ static void broker_answered(void *, const struct broker_event *e)
     snprintf(method, sizeof method, "%.*s", STR_FMT(e->method));
     snprintf(principal, sizeof principal, "%.*s", STR_FMT(e->principal));
     if (e->err)
-        log_err(LOG_WARN, "no credential was given", e->err, "caller", caller, "pod", pod, "volume", volume, "for",
-                purpose, NULL);
+        log_err(LOG_WARN, "credential refused", e->err, "caller", caller, "pod", pod, "volume", volume, "for", purpose,
+                NULL);
     else
-        log_event(LOG_INFO, "a credential was given", "caller", caller, "pod", pod, "volume", volume, "for", purpose,
+        log_event(LOG_INFO, "credential issued", "caller", caller, "pod", pod, "volume", volume, "for", purpose,
                   "method", method, "principal", principal, NULL);
 }
 

@@ -78,7 +78,7 @@ struct api_export {
 /* One object that failed in a hydration (`errors`) or an export (`export.failed`). */
 struct api_fault {
     char *object; /* key, or path in the volume; NULL: the whole run */
-    char *id;     /* "CIS_ACCESS_DENIED" */
+    char *id;     /* as err_id_text() writes it; NULL: none */
     char *code;   /* "DENIED" */
     char *message;
     uint64_t attempts;

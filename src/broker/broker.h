@@ -38,7 +38,7 @@ struct broker_event {
     struct str purpose;    /* "hydrate" */
     struct str method;     /* "irsa" */
     struct str principal;  /* "arn:aws:iam::1:role/reader" */
-    const struct err *err; /* NULL: a credential was given */
+    const struct err *err; /* NULL: a credential was issued */
 };
 
 struct broker_options {

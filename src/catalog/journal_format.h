@@ -11,13 +11,13 @@ enum { JOURNAL_VERSION = 1 };
 
 enum journal_kind {
     JOURNAL_HEAD = 1, /* a, b: the catalog's uid; c: version << 32 | part_bytes. Only the first record has this type */
-    JOURNAL_RUN,      /* a, b: the boot id. A process starts */
+    JOURNAL_RUN,      /* a process started; a, b: the boot id */
     JOURNAL_WRITTEN,  /* a: first id, b: count, at most JOURNAL_BATCH */
     JOURNAL_PART,     /* a: id, b: part, c: checksum of the kind `digest_kind` */
     JOURNAL_DURABLE,  /* a: position before which everything is durable */
-    JOURNAL_DISCARD,  /* a: position of the first record, up to this one, that may not be trusted */
+    JOURNAL_DISCARD,  /* a: position; the records from there to this one are not trusted */
     JOURNAL_VOID,     /* a: id */
-    JOURNAL_CUT,      /* a: count of the catalog */
+    JOURNAL_CUT,      /* the catalog was cut; a: its new number of objects */
     JOURNAL_COMPLETE, /* a: objects, b: bytes, c: wall clock, ns; 0: unknown */
     JOURNAL_STALE,    /* the catalog is out of date */
 };

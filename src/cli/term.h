@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* term.h - writes progress and results: two live lines on a terminal, plain lines to a pipe, one JSON object a line
  * with --json.
- * home: main. Progress goes to stderr (stdout with --json), results to stdout. */
+ * home: its owner's thread or lock (cmd/cistern/export.c). Progress goes to stderr (stdout with --json), results to
+ * stdout. */
 #pragma once
 
 #include "util/err.h"

@@ -30,7 +30,8 @@ static int order_size(struct control *c, const struct api_volume *v, uint64_t si
 {
     json *patch = json_new_object();
     json_set_u64(patch, "spec.capacityBytes", size);
-    log_event(LOG_INFO, "volume is to grow", "volume", v->id.text, "node", v->node, "bytes", log_u64(size), NULL);
+    log_event(LOG_INFO, "volume expansion requested", "volume", v->id.text, "node", v->node, "bytes", log_u64(size),
+              NULL);
     return volume_patch(c, v, patch, err);
 }
 

@@ -93,7 +93,7 @@ static int describe(struct control *c, const struct api_volume *v, struct err *e
         object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, ERR_IGNORED) < 0 ||
         !json_bool_at(source, "spec.suspend"))
         return r;
-    err_set(err, ERR_PENDING, "volume '%s': its export is paused: BucketSource '%s/%s' is suspended", v->id.text,
+    err_set(err, ERR_PENDING, "volume '%s': its export is suspended: BucketSource '%s/%s' is suspended", v->id.text,
             v->source_namespace, v->source_name);
     return err_advise_text(err, CIS_EXPORT_PENDING, "set spec.suspend of the BucketSource to false");
 }

@@ -82,7 +82,7 @@ static bool receive(struct session *s, struct fuse_buf *buf)
 
 static void *serve_thread(void *arg);
 
-/* True: a thread that waits for its turn is counted as idle, and begins. */
+/* Wakes one parked thread, and counts it as idle. False: none is parked. */
 static bool give_turn(struct session *s)
 {
     unsigned n = atomic_load(&s->parked);

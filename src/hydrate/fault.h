@@ -44,8 +44,8 @@ void object_failed(struct hydrate *h, enum hydrate_fault_kind kind, struct str p
                    unsigned attempts);
 /* Fails the run; only the first error counts. */
 void run_failed(struct hydrate *h, enum hydrate_fault_kind kind, const struct err *err);
-/* Fails the run if the store has served only refusals for as long as one request is retried. Otherwise each object
- * would be retried for that time in turn. `last`: the error of the last refusal. */
+/* Fails the run when the store has refused every request for as long as one request is retried. Without this, each
+ * object would be retried that long, one after another. `last`: the error of the last refusal. */
 void outage_check(struct hydrate *h, uint64_t refused_for_ns, uint64_t retry_limit_ns, const struct err *last);
 struct store_reply;
 enum hydrate_fault_kind fault_kind_of_reply(const struct store_reply *r);

@@ -54,8 +54,8 @@ DEFINE_AUTO(kube_informer, struct kube_informer, kube_informer_free)
 
 /* ---- any thread -------------------------------------------------------------------------------------------------- */
 
-/* Whether an object that is not in the copy does not exist, but for the delay of the watch. False before the first
- * list, and while there are more objects than objects_max. */
+/* True if the copy is complete except for the delay of the watch: then an object that it lacks does not exist. False
+ * before the first list, and while there are more objects than objects_max. */
 bool kube_informer_has_synced(const struct kube_informer *i);
 size_t kube_informer_count(const struct kube_informer *i);
 

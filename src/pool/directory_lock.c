@@ -6,8 +6,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* Closing is not enough: until its exec, a child that another thread starts has a copy of the descriptor, and so the
- * lock. */
+/* Unlocks before it closes: a child that another thread has just forked keeps a copy of the descriptor, and so the
+ * lock, until its exec. */
 void directory_lock_release(struct directory_lock *h)
 {
     if (h->dir >= 0)
@@ -49,7 +49,7 @@ int directory_lock_take(struct pool *p, int parent, const char *id, struct direc
     if (flock(h.dir, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return err_sys(err, errno, "cannot lock the volume '%s'", id);
-        return err_fail(err, ERR_PENDING, CIS_VOLUME_BEING_CREATED, "another call works on the volume '%s'", id);
+        return err_fail(err, ERR_PENDING, CIS_VOLUME_CHANGING, "another call works on the volume '%s'", id);
     }
     r = check_stayed(parent, id, h.dir, err);
     if (r == 0)

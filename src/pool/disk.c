@@ -54,7 +54,8 @@ int disk_choose(const struct disk_facts *f, enum spec_backend wanted, enum spec_
     if (wanted == BACKEND_QUOTA)
         err_set(err, ERR_UNSUPPORTED, "the pool cannot use project quota: %s", missing);
     else
-        err_set(err, ERR_UNSUPPORTED, "the pool can use neither project quota nor loop devices");
+        err_set(err, ERR_UNSUPPORTED, "the pool can use neither project quota (%s) nor loop devices",
+                missing ? missing : "not configured");
     return err_advise(err, CIS_QUOTA_UNSUPPORTED);
 }
 

@@ -102,7 +102,7 @@ must_check int pool_usage(struct pool *p, struct pool_usage *ret, struct err *er
 /* Makes the volume `want` (name, capacity, parameters, source, export), attached and empty. If one of that name
  * exists, it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and
  * spec_difference() finds none, else ERR_EXISTS (CIS_VOLUME_EXISTS). A given want->id must be of this pool
- * (ERR_CHANGED, CIS_POOL_ABSENT) unless want->takes_over. ERR_PENDING (CIS_VOLUME_BEING_CREATED) while another call
+ * (ERR_CHANGED, CIS_POOL_ABSENT) unless want->takes_over. ERR_PENDING (CIS_VOLUME_CHANGING) while another call
  * is making it. ERR_NO_SPACE (CIS_POOL_FULL) has the bytes free and asked. `want` is only read. */
 must_check int pool_create_volume(struct pool *p, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                                   struct err *err);
@@ -124,7 +124,7 @@ must_check int pool_list_volumes(struct pool *p, struct str after, size_t max, s
 void pool_entries_free(struct pool_entry *own_entries, size_t count);
 
 /* Mounts the volume's disk (after a reboot). Repeatable. Changes of one volume exclude each other: ERR_PENDING
- * (CIS_VOLUME_BEING_CREATED) while another call changes it. */
+ * (CIS_VOLUME_CHANGING) while another call changes it. */
 must_check int pool_attach_volume(struct pool *p, const struct volume_id *id, struct err *err);
 
 /* Forbids all writes to the attached volume, by any mount of it, or allows them again. ERR_BUSY
@@ -156,8 +156,8 @@ must_check int pool_follow_volume_order(struct pool *p, const struct volume_id *
  * disk. */
 must_check int pool_restore_volume(struct pool *p, const struct spec *known, struct err *err);
 
-/* Detaches and renames into trash. Absent is success; in use is ERR_BUSY. Its bytes can be promised again once
- * pool_empty_trash() has freed them; pool_create_volume() does that itself when it is short. */
+/* Detaches the volume and renames it into the trash. A missing volume is success; one in use is ERR_BUSY. Its bytes can
+ * be reserved again after pool_empty_trash(), which pool_create_volume() calls itself when space is short. */
 must_check int pool_delete_volume(struct pool *p, const struct volume_id *id, struct err *err);
 
 /* Frees deleted volumes, and those of makers that died in other processes, however long it takes and without the

@@ -148,14 +148,14 @@ must_check int pool_available(struct pool *p, uint64_t *ret_bytes, struct err *e
 
 /* A volume's directory, locked against other calls for the same volume, in this process and in others. */
 struct directory_lock {
-    int dir;    /* owned; holds the lock until closed */
+    int dir;    /* owned; has the flock until directory_lock_release() */
     char *path; /* owned */
 };
 void directory_lock_release(struct directory_lock *h); /* may run twice */
 #define auto_directory_lock auto_with(directory_lock_release) struct directory_lock
 
 /* Locks `<parent>/<id>`, where parent is p->volumes, p->making or p->trash. ERR_NOT_FOUND if it does not exist (any
- * more), ERR_PENDING (CIS_VOLUME_BEING_CREATED) if another call has the lock. */
+ * more), ERR_PENDING (CIS_VOLUME_CHANGING) if another call has the lock. */
 must_check int directory_lock_take(struct pool *p, int parent, const char *id, struct directory_lock *ret,
                                    struct err *err);
 

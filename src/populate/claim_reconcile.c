@@ -204,9 +204,11 @@ static int describe_source(const struct claim_view *v, enum claim_event event, s
     case CLAIM_EVENT_IMMEDIATE:
         return err_fail(err, ERR_INVALID, CIS_CLASS_BINDS_IMMEDIATELY,
                         "StorageClass %.*s: volumeBindingMode Immediate is not supported", STR_FMT(t->class_name));
-    default:
+    case CLAIM_EVENT_FOREIGN_CLASS:
         return err_fail(err, ERR_INVALID, CIS_CLASS_OTHER_DRIVER,
                         "StorageClass %.*s: its provisioner is not " NAME_DRIVER, STR_FMT(t->class_name));
+    default:
+        return err_set(err, ERR_INTERNAL, "%s has no sentence", claim_event_reason(event));
     }
 }
 

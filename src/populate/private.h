@@ -180,7 +180,7 @@ must_check int claim_space_describe_pool(struct populate *p, const struct claim_
 /* "pool default has 3 GiB free, 5Gi requested", of the pool on the node of the prime. */
 void claim_space_describe(struct populate *p, const struct claim_pair *c, char *ret, size_t size);
 
-/* ---- claim_event.c ----------------------------------------------------------------------------------------------- */
+/* ---- claim_event_send.c ------------------------------------------------------------------------------------------ */
 
 /* A view into the claim. */
 struct kube_ref claim_ref(const struct claim *c);

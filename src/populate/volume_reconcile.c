@@ -319,7 +319,8 @@ static int create_job(struct volume_view *v, enum job_kind kind)
         volume_event_send_refusal(v->p, v->state, volume, v->err);
         return err_wrap(v->err, "job '%s-%s'", job_kind_verb(kind), volume->id.text);
     }
-    log_event(LOG_INFO, "job made", "job", job_kind_verb(kind), "volume", volume->id.text, "node", volume->node, NULL);
+    log_event(LOG_INFO, "Job created", "job", job_kind_verb(kind), "volume", volume->id.text, "node", volume->node,
+              NULL);
     return 0;
 }
 

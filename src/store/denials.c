@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "denials.h"
 
-/* Five waits that double from a quarter of a second: 4 s on average, enough for a renewed session and most delayed
- * grants. After LASTING_MAX requests that stayed denied, later denials are final. */
+/* Five waits between the attempts, the first up to a quarter of a second and each up to twice the one before: 4 s on
+ * average, enough for a renewed session and most delayed grants. After LASTING_MAX requests that stayed denied, later
+ * denials are final. */
 enum { ATTEMPTS_MAX = 6, LASTING_MAX = 32 };
 
 void denials_note_success(struct store_denials *r, enum store_op op)

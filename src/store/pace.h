@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pace.h - limits how many requests a second are sent to a store that refuses some of them (429, 503): the GETs of a
- * hydration, and the writes of a store. It says GET for both.
+ * hydration, and the writes of a store. In this file GET stands for both.
  *
  * Two kinds of refusals need opposite reactions. A store with a limit of requests a second refuses those above it:
  * sending less costs nothing. A store that refuses a random share of all requests needs only retries: sending less
@@ -17,7 +17,7 @@
 struct pace_search {
     bool runs;
     bool is_near; /* a rate was too high, or was served before: the next step may end the search */
-    double known; /* the rate that was served over a second before; 0: it was tried */
+    double known; /* the rate that was served for a second before the search; 0: none, or tried already */
 };
 
 struct pace {

@@ -11,7 +11,8 @@
 
 uint64_t clock_now_ns(void);  /* CLOCK_MONOTONIC; never goes back; not comparable between machines */
 uint64_t clock_boot_ns(void); /* the same, but it also runs while the machine is suspended */
-int64_t clock_wall_ns(void);  /* CLOCK_REALTIME since 1970; for people, signatures and mtimes only */
+/* CLOCK_REALTIME since 1970: for people, signatures, mtimes, and times that outlive the process. */
+int64_t clock_wall_ns(void);
 
 /* Converts between ns and struct timespec, also before 1970. A file's time may be of any year: time_from_spec() limits
  * it to 146 years from 1970, half of the range of 64 bits, so that the difference of two times cannot overflow. */

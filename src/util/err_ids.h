@@ -100,7 +100,7 @@
     X(2004, VOLUME_RECORD_VERSION, "upgrade Cistern on this node again") \
     X(2005, VOLUME_RECORD_CORRUPT, "restore the file or the volume's directory from a backup, or delete the volume") \
     X(2006, VOLUME_EXISTS, "delete the existing volume, or use another name") \
-    X(2007, VOLUME_BEING_CREATED, "retry") \
+    X(2007, VOLUME_CHANGING, "retry") \
     X(2008, PARAMETER_IMMUTABLE, "change only concurrency, bandwidth and onDataLoss") \
     X(2009, EXPORT_POLICY_EMPTY, "change the export policy so that it exports files before the volume is deleted, or remove export.uri") \
     X(2010, VOLUME_NOT_ATTACHED, "publish or hydrate the volume: its driver then attaches it") \
@@ -158,7 +158,7 @@
     X(4003, EXPORT_RUNNING, "wait until it ends; `cistern status` shows its progress") \
     X(4006, LEASES_UNSUPPORTED, "run the export as root, or with CAP_LEASE, on a local file system") \
     X(4007, PATH_NOT_A_KEY, "%s it, or leave it out with an exclude pattern") \
-    X(4008, EXPORT_DEADLINE, "close files that are open for writing, or raise --deadline (export.deadline of a volume); the files are kept") \
+    X(4008, EXPORT_DEADLINE, "close files that are open for writing, then export again (on the command line: or raise --deadline); the files are kept") \
     X(4011, CHECKSUM_UNAVAILABLE, "look at the object, then export again; the file is kept") \
     X(4012, FILE_NOT_EXPORTED, "fix the cause and export again; the file is kept") \
     X(4013, MARKER_WITHHELD, "fix the cause and export again; the marker is sent after all files of its checkpoint") \

@@ -157,8 +157,8 @@ static void fail_sets_code_id_and_advice(void **state)
 {
     (void)state;
     struct err err = {0};
-    assert_int_equal(err_fail(&err, ERR_BUSY, CIS_VOLUME_LOCKED, "volume '%s'", "v"), -ERR_BUSY);
-    assert_int_equal(err.id, CIS_VOLUME_LOCKED);
+    assert_int_equal(err_fail(&err, ERR_BUSY, CIS_VOLUME_CHANGING, "volume '%s'", "v"), -ERR_BUSY);
+    assert_int_equal(err.id, CIS_VOLUME_CHANGING);
     assert_string_equal(err.text, "volume 'v'");
     assert_string_equal(err.advice, "retry");
 }
