@@ -138,8 +138,9 @@ struct creds_identity *creds_get(struct creds *c, struct worker *worker, struct 
 {
     pthread_mutex_lock(&c->lock);
     enum freshness f = freshness(c->now);
-    struct creds_identity *i = f == STALE ? NULL : creds_identity_ref(c->now);
-    bool fetch = f != FRESH && !c->fetching && !is_paused(c);
+    bool is_fetched = c->source.fetch != NULL; /* else there is no other identity, however old it is */
+    struct creds_identity *i = f == STALE && is_fetched ? NULL : creds_identity_ref(c->now);
+    bool fetch = is_fetched && f != FRESH && !c->fetching && !is_paused(c);
     bool refuse = !i && !c->fetching && !fetch;
     c->fetching |= fetch;
     w->mail.deliver = deliver;

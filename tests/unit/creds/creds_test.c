@@ -93,6 +93,23 @@ static void one_that_is_about_to_end_is_not_used_any_more(void **state)
     creds_free(c);
 }
 
+static void a_given_identity_is_used_however_old_it_is(void **state)
+{
+    const uint64_t left_ns[] = {19 * NS_PER_SECOND, NS_PER_SECOND};
+    (void)state;
+    for (size_t n = 0; n < countof(left_ns); n++) {
+        struct err err;
+        struct creds *c = NULL;
+        auto_creds_identity given = lasting(81 * NS_PER_SECOND, left_ns[n]);
+        assert_int_equal(creds_open(&(struct creds_options){.identity = given}, &c, &err), 0);
+        struct creds_waiter w = {0};
+        auto_creds_identity now = creds_get(c, NULL, &w);
+        assert_ptr_equal(now, given);
+        assert_false(creds_reject(c, now));
+        creds_free(c);
+    }
+}
+
 static void refused_identity_is_not_requested_again_at_once(void **state)
 {
     struct creds *c = open_creds(NULL);
@@ -172,6 +189,7 @@ int main(void)
         cmocka_unit_test(one_fetch_serves_all_who_wait),
         cmocka_unit_test(an_ageing_identity_is_renewed_while_it_is_used),
         cmocka_unit_test(one_that_is_about_to_end_is_not_used_any_more),
+        cmocka_unit_test(a_given_identity_is_used_however_old_it_is),
         cmocka_unit_test(refused_identity_is_not_requested_again_at_once),
         cmocka_unit_test(endpoint_without_answer_is_retried_soon_then_later),
         cmocka_unit_test(a_rejected_identity_is_replaced_but_not_a_newer_one),
