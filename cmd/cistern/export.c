@@ -284,8 +284,6 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
         s->export.deadline_ns = flags.deadline_ns;
     if (r == 0)
         r = spec_check_owed(s, err);
-    if (r < 0 && err->id) /* its advice is for a BucketSource */
-        r = err_advise_text(err, err->id, "correct the value; `cistern export --help` describes the flags");
     return r;
 }
 

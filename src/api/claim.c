@@ -38,9 +38,7 @@ static int check_label(struct str name, const json *annotations, struct err *err
     auto_mem char *text = str_dup(name);
     if (!is_known(name) || json_member(annotations, text))
         return 0;
-    err_set(err, ERR_INVALID, "'%s' is a label, and has no effect", text);
-    return err_advise_text(err, CIS_CLAIM_ANNOTATION_UNKNOWN,
-                           "write it below metadata.annotations, not metadata.labels");
+    return err_fail(err, ERR_INVALID, CIS_CLAIM_ANNOTATION_UNKNOWN, "'%s' is a label, and has no effect", text);
 }
 
 static int check_names(const json *claim, struct err *err)
@@ -58,7 +56,7 @@ static int check_names(const json *claim, struct err *err)
 static int refuse(struct err *err, const char *advice, const char *sentence)
 {
     err_set(err, ERR_INVALID, "%s", sentence);
-    return err_advise_text(err, CIS_CLAIM_UNSUPPORTED, "delete the claim and create it again %s", advice);
+    return err_advise(err, CIS_CLAIM_UNSUPPORTED, advice);
 }
 
 /* Volume populators of others may fill a claim of any class: only what no populator fills is refused. */
@@ -81,13 +79,13 @@ static int check_modes(const json *claim, struct err *err)
         struct str mode;
         if (!json_as_str(json_item(modes, i), &mode) || !str_ends(mode, STR("Many")))
             continue;
-        return err_fail(err, ERR_INVALID, CIS_CLAIM_UNSUPPORTED,
-                        "access mode %.*s: unsupported: a volume is on the disk of one node", STR_FMT(mode));
+        err_set(err, ERR_INVALID, "access mode %.*s: unsupported: a volume is on the disk of one node", STR_FMT(mode));
+        return err_advise(err, CIS_CLAIM_UNSUPPORTED, "with ReadWriteOncePod or ReadWriteOnce");
     }
     if (json_at(claim, "spec.selector"))
         return refuse(err, "without selector", "selector: unsupported: volumes are made for their claim");
     if (str_eq(json_str_at(claim, "spec.volumeMode"), STR("Block")))
-        return err_fail(err, ERR_INVALID, CIS_CLAIM_UNSUPPORTED, "volumeMode Block: unsupported: a volume has files");
+        return refuse(err, "with volumeMode Filesystem", "volumeMode Block: unsupported: a volume has files");
     return 0;
 }
 

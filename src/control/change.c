@@ -14,10 +14,9 @@ static int check_room(struct control *c, const struct api_volume *v, uint64_t si
     int r = control_cached_pool(c, v->node, v->pool, &p, err);
     if (r < 0)
         return r;
-    if (!p) {
-        err_set(err, ERR_AGAIN, "volume '%s': its node %s or the pool '%s' is missing", v->id.text, v->node, v->pool);
-        return err_advise_text(err, CIS_NODE_HAS_NO_POOL, "wait; check that the driver runs on that node");
-    }
+    if (!p)
+        return err_fail(err, ERR_AGAIN, CIS_NODE_PENDING, "volume '%s': its node %s or the pool '%s' is missing",
+                        v->id.text, v->node, v->pool);
     if (size - v->capacity_bytes <= p->available_bytes)
         return 0;
     return err_fail(err, ERR_RANGE, CIS_VOLUME_GROW_LIMIT,

@@ -93,9 +93,9 @@ static int describe(struct control *c, const struct api_volume *v, struct err *e
         object_get(c, &api_sources, str_of(v->source_namespace), str_of(v->source_name), &source, ERR_IGNORED) < 0 ||
         !json_bool_at(source, "spec.suspend"))
         return r;
-    err_set(err, ERR_PENDING, "volume '%s': its export is suspended: BucketSource '%s/%s' is suspended", v->id.text,
-            v->source_namespace, v->source_name);
-    return err_advise_text(err, CIS_EXPORT_PENDING, "set spec.suspend of the BucketSource to false");
+    return err_fail(err, ERR_PENDING, CIS_SOURCE_SUSPENDED,
+                    "volume '%s': its export waits: BucketSource '%s/%s' is suspended", v->id.text, v->source_namespace,
+                    v->source_name);
 }
 
 static int answer(struct control *c, struct rpc_call *call, const char *name, struct err *err)

@@ -43,14 +43,6 @@ bool release_is_slow(const struct api_volume *v)
     return release_owes_export(v) || api_condition_is(&v->status.conditions, API_NODE_GONE, API_UNKNOWN);
 }
 
-/* The command that gives the files up; the PersistentVolume has the name of the CisternVolume. */
-static int advise_discard(const struct api_volume *v, enum err_id id, const char *otherwise, struct err *err)
-{
-    return err_advise_text(err, id,
-                           "%s, or discard them: kubectl annotate pv %s " NAME_ANNOTATION_DISCARD_UNEXPORTED "=%s",
-                           otherwise, v->meta.name, v->id.text);
-}
-
 static int not_exported(const struct api_volume *v, struct err *err)
 {
     const struct api_export *e = &v->status.export;
@@ -62,7 +54,11 @@ static int not_exported(const struct api_volume *v, struct err *err)
     err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.160s",
             v->id.text, missing, missing + e->done_objects, first && first->object ? first->object : "?",
             first && first->message ? first->message : "unknown cause");
-    return advise_discard(v, (enum err_id)id, "fix the cause", err);
+    /* The PersistentVolume has the name of the CisternVolume. */
+    return err_advise_text(err, (enum err_id)id,
+                           "fix the cause, or discard them: kubectl annotate pv %s " NAME_ANNOTATION_DISCARD_UNEXPORTED
+                           "=%s",
+                           v->meta.name, v->id.text);
 }
 
 int release_describe(const struct api_volume *v, struct err *err)
@@ -76,7 +72,7 @@ int release_describe(const struct api_volume *v, struct err *err)
         err_set(err, ERR_ABSENT,
                 "volume '%s': its disk is missing on node %s, and may hold files that are not exported", v->id.text,
                 v->node);
-        return advise_discard(v, CIS_RELEASE_HELD, "mount its disk", err);
+        return err_advise(err, CIS_RELEASE_HELD, v->meta.name, v->id.text);
     }
     if (gone && gone->status == API_UNKNOWN)
         return err_fail(err, ERR_PENDING, CIS_NODE_AWAY, "volume '%s': its node %s is missing", v->id.text, v->node);
@@ -87,7 +83,7 @@ int release_describe(const struct api_volume *v, struct err *err)
                         v->node);
     err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", v->id.text,
             v->status.export.pending_objects, bytes_text(v->status.export.pending_bytes, left));
-    return advise_discard(v, CIS_EXPORT_PENDING, "wait", err);
+    return err_advise(err, CIS_EXPORT_DUE, v->meta.name, v->id.text);
 }
 
 /* ---- the leader's next step -------------------------------------------------------------------------------------- */

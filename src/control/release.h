@@ -16,7 +16,7 @@ bool release_is_slow(const struct api_volume *v);
 bool release_owes_export(const struct api_volume *v);
 /* The node is gone for good: no caller waits for it, and the order stays in case the node returns. */
 bool release_is_tombstone(const struct api_volume *v);
-/* The reason why the volume is not released yet. ERR_PENDING (CIS_EXPORT_PENDING): files are left to export.
+/* The reason why the volume is not released yet. ERR_PENDING (CIS_EXPORT_DUE): files are left to export.
  * ERR_BUSY: a mount (CIS_VOLUME_IN_USE) or a failed export. ERR_ABSENT (CIS_RELEASE_HELD): its disk is missing on
  * its node. */
 must_check int release_describe(const struct api_volume *v, struct err *err);

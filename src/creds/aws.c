@@ -56,10 +56,10 @@ static int check_aws_file(bool config, struct err *err)
     auto_mem char *text = NULL;
     size_t len, line;
     int r = read_aws_file(config, path, &text, &len, err);
-    if (r == 0 && is_pipe(path)) {
-        err_set(err, ERR_INVALID, "%s: '%s' is a pipe, which can be read only once", files[config].variable, path);
-        return err_advise_text(err, CIS_CREDENTIALS_FILE_INVALID, "name a regular file");
-    }
+    if (r == 0 && is_pipe(path))
+        return err_fail(err, ERR_INVALID, CIS_CREDENTIALS_FILE_INVALID,
+                        "%s: '%s' is a pipe, which can be read only once: name a regular file", files[config].variable,
+                        path);
     if (r == 0 && !ini_is_valid((struct str){text, len}, &line))
         r = err_set(err, ERR_INVALID, "'%s': line %zu is neither [SECTION] nor NAME = VALUE", path, line);
     /* Without a variable, the file may be missing, or HOME another user's, as for AWS's own tools. */

@@ -47,8 +47,10 @@ int caps_context(const Csi__V1__VolumeCapability *c, struct str *ret, struct err
     for (size_t i = 0; c->mount && i < c->mount->n_mount_flags; i++) {
         struct str flag = str_of(c->mount->mount_flags[i]);
         if (!str_starts(flag, STR("context=")) || context.len > 0) {
-            err_set(err, ERR_INVALID, "mount flag '%.300s': unsupported: only one context= is", flag.ptr);
-            return err_advise_text(err, CIS_PARAMETER_INVALID, "remove it from mountOptions of the StorageClass");
+            return err_fail(
+                err, ERR_INVALID, CIS_PARAMETER_INVALID,
+                "mount flag '%.300s': unsupported: mountOptions of a StorageClass may only have one context=",
+                flag.ptr);
         }
         context = str_from(flag, strlen("context="));
         if (context.len > 1 && context.ptr[0] == '"' && context.ptr[context.len - 1] == '"')

@@ -407,9 +407,7 @@ static enum api_phase set_release_held(struct status_writer *w)
     (void)set_absent(w);
     err_set(&err, ERR_ABSENT, "the release waits: the disk is not on node %s and may have files that are not exported",
             w->v->node);
-    err_advise_text(&err, CIS_RELEASE_HELD,
-                    "mount its disk, or discard them: kubectl annotate pv %s " NAME_ANNOTATION_DISCARD_UNEXPORTED "=%s",
-                    w->v->meta.name, w->v->id.text);
+    err_advise(&err, CIS_RELEASE_HELD, w->v->meta.name, w->v->id.text);
     set_from_err(w, API_EXPORTED, API_REASON_POOL_ABSENT, &err);
     return API_PHASE_LOST; /* an export is impossible now */
 }

@@ -50,7 +50,7 @@ static int refuse(const struct api_volume *order, const struct observed *f, stru
 {
     err_set(err, ERR_CHANGED, "volume '%s': its pool '%s' has UUID %.*s, and the one on this node has %s",
             order->meta.name, order->pool, STR_FMT(volume_id_pool(&order->id)), f->pool ? pool_uuid(f->pool) : "none");
-    return err_advise_text(err, CIS_POOL_ABSENT, "wait: the controller creates the volume elsewhere");
+    return err_advise(err, CIS_POOL_DISK_REPLACED);
 }
 
 /* ---- release ----------------------------------------------------------------------------------------------------- */

@@ -373,11 +373,10 @@ static int find_annotated(struct claim_view *v)
     if (!t->export_policy.len)
         return 0;
     int r = find_source(v, t->namespace, t->export_policy, &policy, &exported_by);
-    if (r == 0 && !exported_by->export.uri) {
-        err_set(err, ERR_INVALID, "BucketSource %.*s/%.*s has no export", STR_FMT(t->namespace),
-                STR_FMT(t->export_policy));
-        r = err_advise_text(err, CIS_PARAMETER_INVALID, "add spec.export to it, or name another BucketSource");
-    }
+    if (r == 0 && !exported_by->export.uri)
+        r = err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID,
+                     "BucketSource %.*s/%.*s has no export: add spec.export to it, or name another BucketSource",
+                     STR_FMT(t->namespace), STR_FMT(t->export_policy));
     return r < 0 ? err_wrap(err, "annotation " NAME_ANNOTATION_EXPORT_POLICY) : 0;
 }
 
@@ -398,10 +397,6 @@ static void read_source(struct claim_view *v)
     auto_api_source source = NULL;
     auto_spec spec = NULL;
     int r = t->source.len ? find_source(v, t->source_namespace, t->source, &source, &spec) : 0;
-    if (r == -ERR_NOT_FOUND && is_blank(v))
-        (void)err_advise_text(&v->source_unusable, CIS_CLAIM_SOURCE_NOT_FOUND,
-                              "create the BucketSource: with hydration: none its export is still used; for a volume "
-                              "without export, create the claim again without dataSourceRef");
     if (r == 0)
         r = find_annotated(v);
     v->facts.has_source = r != -ERR_NOT_FOUND;

@@ -56,35 +56,30 @@ static size_t versioned_len(struct str key)
 int store_found_nothing(const struct store *s, const char *uri, uint64_t excluded, struct err *err)
 {
     struct str prefix = store_prefix(s);
-    size_t key_len = versioned_len(prefix);
-    if (excluded == 0 && key_len > 0) {
-        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI names no version", uri);
-        return err_advise_text(err, CIS_KEY_NOT_FOUND, "write %s://%.*s/%.*s: the current version is read",
-                               store_scheme(s), STR_FMT(store_bucket(s)), (int)min_u64(key_len, 80), prefix.ptr);
-    }
-    size_t plain_len = strcspn(prefix.ptr, "*?["), dir_len = path_directory_len(str_sub(prefix, 0, plain_len));
-    if (excluded == 0 && plain_len < prefix.len) {
-        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, and a URI has no wildcards", uri);
-        return err_advise_text(err, CIS_KEY_NOT_FOUND,
-                               "use %s://%.*s/%.*s with --include '%.*s' (a BucketSource: include)", store_scheme(s),
-                               STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
-                               STR_FMT(str_from(prefix, dir_len)));
-    }
-    if (str_ends(str_of(uri), STR(" ")) || str_ends(str_of(uri), STR("\n"))) {
-        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, which ends with a blank", uri);
-        return err_advise_text(err, CIS_KEY_NOT_FOUND, "remove the blank from the end of the URI");
-    }
+    size_t key_len = versioned_len(prefix), plain_len = strcspn(prefix.ptr, "*?[");
+    size_t dir_len = path_directory_len(str_sub(prefix, 0, plain_len));
     if (excluded > 0)
+        return err_fail(err, ERR_NOT_FOUND, CIS_SOURCE_EMPTY,
+                        "'%s' selects no object: include and exclude leave out all %" PRIu64
+                        "; patterns match paths below the URI, in the same case",
+                        uri, excluded);
+    if (key_len > 0)
+        err_set(
+            err, ERR_NOT_FOUND,
+            "'%s': no object has this key, and a URI names no version: write %s://%.*s/%.*s: the current version is "
+            "read",
+            uri, store_scheme(s), STR_FMT(store_bucket(s)), (int)min_u64(key_len, 80), prefix.ptr);
+    else if (plain_len < prefix.len)
         err_set(err, ERR_NOT_FOUND,
-                "'%s' selects no object: include and exclude leave out all %" PRIu64
-                "; patterns match paths below the URI, "
-                "in the same case",
-                uri, excluded);
+                "'%s': no object has this key, and a URI has no wildcards: use %s://%.*s/%.*s with --include '%.*s' (a "
+                "BucketSource: include)",
+                uri, store_scheme(s), STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
+                STR_FMT(str_from(prefix, dir_len)));
+    else if (str_ends(str_of(uri), STR(" ")) || str_ends(str_of(uri), STR("\n")))
+        err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, which ends with a blank: remove the blank", uri);
     else if (!store_names_object(s))
-        err_set(err, ERR_NOT_FOUND, "'%s': no object is below this prefix", uri);
+        return err_fail(err, ERR_NOT_FOUND, CIS_SOURCE_EMPTY, "'%s': no object is below this prefix", uri);
     else
         err_set(err, ERR_NOT_FOUND, "'%s': no object has this key", uri);
-    if (excluded > 0 || !store_names_object(s))
-        return err_advise(err, CIS_SOURCE_EMPTY);
     return err_advise(err, CIS_KEY_NOT_FOUND, (int)min_u64(strlen(uri), 80), uri);
 }

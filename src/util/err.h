@@ -58,7 +58,8 @@ int err_sys(struct err *err, int errnum, const char *fmt, ...) printf_like(3, 4)
 #define err_fail(err, code, id, ...) (err_set((err), (code), __VA_ARGS__), err_advise((err), id))
 /* The same for an id in a variable; only for ids whose advice takes no arguments. */
 int err_advise_by_id(struct err *err, enum err_id id);
-/* The same with another advice: for an error of another process. `fmt` may be "". */
+/* The same with another advice, for an error of another process: that process may have a newer err_ids.h, and this one
+ * may know what to do in its place. `fmt` may be "". */
 int err_advise_text(struct err *err, enum err_id id, const char *fmt, ...) printf_like(3, 4);
 
 /* Puts "<the caller's action>: " before the sentence; returns -err->code. */

@@ -95,14 +95,14 @@
     X(1911, EXPORT_IDENTITY_GONE, "create the identity again, or set exportSecret in the StorageClass") \
     X(1912, CREDENTIAL_NOT_FOR_ENDPOINT, "remove the endpoint, use access keys in a Secret (s3://), or add the endpoint to endpoints.trusted of the chart") \
     X(2001, PARAMETER_UNKNOWN, "correct or remove the name; a field of a BucketSource belongs in a BucketSource that the claim names") \
-    X(2002, PARAMETER_INVALID, "correct the value; docs/reference/storageclass.md has those of a StorageClass, kubectl explain bucketsource.spec those of a BucketSource") \
+    X(2002, PARAMETER_INVALID, "correct the value; help: docs/reference/storageclass.md, kubectl explain bucketsource.spec, `cistern export --help`") \
     X(2003, PARAMETER_UNSUPPORTED, "remove it, or use the driver in Kubernetes") \
     X(2004, VOLUME_RECORD_VERSION, "upgrade Cistern on this node again") \
     X(2005, VOLUME_RECORD_CORRUPT, "restore the file or the volume's directory from a backup, or delete the volume") \
     X(2006, VOLUME_EXISTS, "delete the existing volume, or use another name") \
     X(2007, VOLUME_CHANGING, "retry") \
     X(2008, PARAMETER_IMMUTABLE, "change only concurrency, bandwidth and onDataLoss") \
-    X(2009, EXPORT_POLICY_EMPTY, "change the export policy so that it exports files before the volume is deleted, or remove export.uri") \
+    X(2009, EXPORT_POLICY_EMPTY, "correct include, exclude, trigger, onFailure or deadline so that files are exported") \
     X(2010, VOLUME_NOT_ATTACHED, "publish or hydrate the volume: its driver then attaches it") \
     X(2011, VOLUME_COVERED, "unmount that file system") \
     X(2012, IMAGE_UNFORMATTED, "delete the volume, or restore the pool") \
@@ -144,7 +144,7 @@
     X(3020, STAGING_NOT_RESTORED, "delete all pods of this node that use the volume: it is mounted again for the next pod") \
     X(3021, MOUNTS_RECORD_VERSION, "upgrade this node's driver again") \
     X(3022, VOLUME_RELEASING, "use another volume, or set the reclaim policy of its PersistentVolume to Retain") \
-    X(3023, RELEASE_HELD, "mount its disk again, or discard the files: annotate the PersistentVolume with cistern.io/discard-unexported=VOLUME-ID") \
+    X(3023, RELEASE_HELD, "mount its disk, or discard them: kubectl annotate pv %s cistern.io/discard-unexported=%s") \
     X(3024, CONTEXT_DIFFERS, "give all pods of the volume the same SELinux label, or wait until the other pods are gone") \
     X(3025, CONTEXT_UNSUPPORTED, "create the volume again, or set seLinuxChangePolicy: Recursive in the pod's securityContext") \
     X(3026, USER_NAMESPACE_UNSUPPORTED, "upgrade the node to Linux 6.12, remove hostUsers from the pod, or use a class with access: bind") \
@@ -172,6 +172,7 @@
     X(4024, WRITES_LOST, "write the file again, or touch it if its content is right; then export again") \
     X(4030, EXPORT_PENDING, "wait: the caller retries") \
     X(4031, EXPORT_INTERRUPTED, "wait: the export is retried in %s") \
+    X(4032, EXPORT_DUE, "wait, or discard them: kubectl annotate pv %s cistern.io/discard-unexported=%s") \
     X(4409, OBJECT_NOT_OURS, "remove one of the two, or set export.conflict (--conflict) to overwrite or version; both are kept") \
     X(5001, KUBERNETES_CONFIG, "run in a pod, or check the file of --kubeconfig") \
     X(5002, API_SERVER_UNREACHABLE, "check that the API server at %.*s runs and can be reached") \
@@ -193,7 +194,7 @@
     X(5111, CONTROLLER_STARTING, "retry in a few seconds") \
     X(5112, VOLUME_RETAINED, "set the reclaim policy to Delete and release the claim") \
     X(5114, POOL_NOT_REPORTED, "wait; check that the driver runs on that node") \
-    X(5201, CLAIM_SOURCE_NOT_FOUND, "create it; the claim waits") \
+    X(5201, CLAIM_SOURCE_NOT_FOUND, "create it; the claim waits (without data and export: create the claim again without dataSourceRef)") \
     X(5202, SOURCE_OTHER_NAMESPACE, "name a BucketSource of the claim's own namespace") \
     X(5203, CLASS_BINDS_IMMEDIATELY, "create a class with WaitForFirstConsumer and a new claim") \
     X(5204, CLASS_OTHER_DRIVER, "use a class of " NAME_DRIVER) \
@@ -201,8 +202,8 @@
     X(5206, VOLUME_LOST_FILLING, "no action needed: the volume is created again") \
     X(5207, CLAIM_BOUND_ELSEWHERE, "no action needed: the volume that was being filled is deleted") \
     X(5208, CLAIM_REFERENCE_INVALID, "delete the claim and create it again with a dataSourceRef of apiGroup: cistern.io, kind: BucketSource, and a name of its own namespace") \
-    X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove the annotation") \
-    X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again with ReadWriteOncePod or ReadWriteOnce, and volumeMode Filesystem") \
+    X(5209, CLAIM_ANNOTATION_UNKNOWN, "correct or remove it; it belongs below metadata.annotations, not metadata.labels") \
+    X(5210, CLAIM_UNSUPPORTED, "delete the claim and create it again %s") \
     X(5211, CLAIM_POOL_NOT_FOUND, "give a node the labels of pools[].nodeSelector in the chart, or name another pool in a new StorageClass") \
     X(5212, CLASS_NOT_FOUND, "create the class, or the claim again with a class that kubectl get storageclass lists") \
     X(5213, SOURCE_SUSPENDED, "set spec.suspend of the BucketSource to false") \

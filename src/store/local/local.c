@@ -24,8 +24,8 @@ int local_root(struct local *l, bool make, int *ret, struct err *err)
     if (r == -ERR_DENIED && !make)
         err_advise(err, CIS_ACCESS_DENIED);
     if (r < 0 && !make && err->sys == ENOTDIR)
-        err_advise_text(err, CIS_WRONG_FILE_TYPE,
-                        "name a directory; for one file, write its path without the '/' at the end");
+        r = err_fail(err, ERR_INVALID, CIS_URI_INVALID,
+                     "'%.300s': Not a directory; for one file, write its path without the '/' at the end", l->path);
     *ret = l->root;
     return r;
 }

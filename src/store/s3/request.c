@@ -359,10 +359,12 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
         return err_fail(&c->err, ERR_INVALID, CIS_REQUEST_REJECTED, "409 %.*s: %.*s", STR_FMT(w->code),
                         STR_FMT(str_sub(w->message, 0, 200)));
     }
-    if (may_want_payer(c, w))
-        return err_advise_text(&c->err, CIS_ACCESS_DENIED,
-                               "grant the missing permission, or use other credentials; if the bucket bills the "
-                               "requester: --requester-pays, or requesterPays of the BucketSource");
+    if (may_want_payer(c, w)) {
+        const struct err denied = c->err;
+        return err_fail(&c->err, ERR_DENIED, CIS_ACCESS_DENIED,
+                        "%s; if the bucket bills the requester: --requester-pays, or requesterPays of the BucketSource",
+                        denied.text);
+    }
     return of_storage(c, code, w);
 }
 

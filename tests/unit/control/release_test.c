@@ -203,6 +203,7 @@ static void a_release_says_what_it_waits_for(void **state)
     v->status.export.pending_objects = 3;
     v->status.export.pending_bytes = 2048;
     assert_int_equal(release_describe(v, &err), -ERR_PENDING);
+    assert_int_equal(err.id, 4032);
     assert_non_null(strstr(err.text, "3 files, 2.00 KiB, are still to be exported"));
     assert_non_null(strstr(err.advice, "wait, or discard them: kubectl annotate pv pvc-1 "
                                        "cistern.io/discard-unexported=v1-0123456789ab-ba9876543210"));
