@@ -8,6 +8,15 @@
 /* Longer than any useful wait, short enough that sums of it cannot overflow. */
 #define COST_MAX_NS (UINT64_C(1) << 60)
 
+void rate_init(struct rate *r, uint64_t per_second, uint64_t burst)
+{
+    /* After a rest, unused time of the slack may be used, and time of the slack may be booked ahead. So the slack is
+     * half of the burst, rounded up, and not 0, which means the defaults. Something was booked long ago: so it begins
+     * rested. */
+    uint64_t slack_ns = max_u64(((burst - 1) * (NS_PER_SECOND / per_second) + 1) / 2, 1);
+    *r = (struct rate){.units_per_second = per_second, .reserved_until_ns = 1, .slack_ns = slack_ns};
+}
+
 static uint64_t burst_ns(const struct rate *r)
 {
     return r->slack_ns ? r->slack_ns : BURST_NS;

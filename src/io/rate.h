@@ -14,6 +14,9 @@ struct rate {
     uint64_t slack_ns; /* the burst, and unused time that may be used later; 0: as in rate_reserve(). Frozen */
 };
 
+/* At first, and after a rest, `burst` units may be taken at once. Neither number may be 0. */
+void rate_init(struct rate *r, uint64_t per_second, uint64_t burst);
+
 /* Reserves `bytes`; returns how long the caller should wait before it moves more (0: not at all). A burst of 100 ms is
  * free, so that small objects need not wait for one another. Unused rate of the last second may be used later, so a
  * thread that got no core for half a second loses nothing. */

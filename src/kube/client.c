@@ -178,7 +178,7 @@ int kube_new(struct loop *l, const struct kube_config *c, const struct kube_opti
     bearer_token_init(&k->token, c);
     k->queue_max = o->queue_max ? o->queue_max : QUEUE_DEFAULT;
     k->body_max = o->body_max ? o->body_max : BODY_DEFAULT;
-    token_bucket_init(&k->bucket, qps, o->burst ? o->burst : 2 * qps);
+    rate_init(&k->rate, qps, o->burst ? o->burst : 2 * qps);
     k->pump.fire = kube_pump_timer;
     k->stop = xcalloc(1, sizeof *k->stop);
     *k->stop = (struct kube_stop){.mail.deliver = stop_delivered, .kube = k};

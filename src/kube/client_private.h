@@ -6,10 +6,10 @@
 
 #include "answer.h"
 #include "bearer_token.h"
+#include "io/rate.h"
 #include "io/web.h"
 #include "kube/client.h"
 #include "request.h"
-#include "token_bucket.h"
 #include <stdatomic.h>
 
 enum kube_exchange_state {
@@ -68,7 +68,7 @@ struct kube {
     struct bearer_token token; /* of the requests */
     unsigned queue_max;
     size_t body_max;
-    struct token_bucket bucket;
+    struct rate rate;
     struct timer pump;      /* when the rate allows the next request */
     struct list exchanges;  /* all of them: owned */
     struct list queue;      /* QUEUED exchanges, in order */

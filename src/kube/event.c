@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/event.h"
 #include "client_private.h"
-#include "token_bucket.h"
+#include "io/rate.h"
 #include "util/clock.h"
 #include <assert.h>
 #include <pthread.h>
@@ -55,8 +55,8 @@ struct kube_events {
     unsigned series_max, series_count;
     struct list recent; /* event_series: owned; the last used first */
     struct timer sweep;
-    struct token_bucket namespaces[NAMESPACE_SLOTS]; /* by the hash of the name */
-    struct event_mail *mail_to_loop;                 /* owned; its delivery may free it */
+    struct rate namespaces[NAMESPACE_SLOTS]; /* by the hash of the name */
+    struct event_mail *mail_to_loop;         /* owned; its delivery may free it */
     _Atomic uint64_t dropped;
     pthread_mutex_t lock; /* guards the fields below */
     struct list inbox;    /* event_series: owned */
@@ -164,8 +164,8 @@ static void write_series(struct event_series *s)
 /* Writes it, or leaves it unsent for the next sweep. */
 static void write_if_allowed(struct event_series *s)
 {
-    struct token_bucket *b = &s->events->namespaces[str_hash(str_of(s->ns), 0) % NAMESPACE_SLOTS];
-    if (token_bucket_take(b, loop_now_ns(s->events->kube->loop)) == 0)
+    struct rate *r = &s->events->namespaces[str_hash(str_of(s->ns), 0) % NAMESPACE_SLOTS];
+    if (rate_take(r, 1, loop_now_ns(s->events->kube->loop)) == 0)
         write_series(s);
 }
 
@@ -335,7 +335,7 @@ struct kube_events *kube_events_new(struct kube *k, const struct kube_events_opt
     e->instance = str_dup(o->instance);
     e->series_max = o->series_max ? o->series_max : SERIES_DEFAULT;
     for (size_t i = 0; i < NAMESPACE_SLOTS; i++)
-        token_bucket_init(&e->namespaces[i], NAMESPACE_QPS, NAMESPACE_BURST);
+        rate_init(&e->namespaces[i], NAMESPACE_QPS, NAMESPACE_BURST);
     e->sweep.fire = sweep_due;
     e->mail_to_loop = xcalloc(1, sizeof *e->mail_to_loop);
     *e->mail_to_loop = (struct event_mail){.mail.deliver = inbox_delivered, .events = e};

@@ -88,7 +88,7 @@ static void pump(struct kube *k)
     uint64_t wait = 0;
     struct kube_exchange *x;
     while ((x = list_first(&k->queue, struct kube_exchange, queued_node)) != NULL && k->sent < SENT_MAX &&
-           (wait = token_bucket_take(&k->bucket, loop_now_ns(k->loop))) == 0) {
+           (wait = rate_take(&k->rate, 1, loop_now_ns(k->loop))) == 0) {
         unqueue(x);
         send_attempt(x);
     }

@@ -29,9 +29,9 @@ static void pod_list_free(struct pod_list *own_l)
 void claim_events_open(struct populate *p)
 {
     pthread_mutex_init(&p->pods_lock, NULL);
-    token_bucket_init(&p->lists, LISTS_QPS, LISTS_BURST);
+    rate_init(&p->lists, LISTS_QPS, LISTS_BURST);
     for (size_t i = 0; i < POD_LIST_SLOTS; i++)
-        token_bucket_init(&p->lists_of_namespace[i], NAMESPACE_QPS, NAMESPACE_BURST);
+        rate_init(&p->lists_of_namespace[i], NAMESPACE_QPS, NAMESPACE_BURST);
 }
 
 struct kube_ref claim_ref(const struct claim *c)
@@ -43,8 +43,14 @@ struct kube_ref claim_ref(const struct claim *c)
 bool populate_may_list(struct populate *p, struct str ns)
 {
     auto_lock(&p->pods_lock);
-    struct token_bucket *own = &p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS];
-    return token_bucket_take_both(own, &p->lists, clock_now_ns()) == 0;
+    struct rate *own = &p->lists_of_namespace[str_hash(ns, 0) % POD_LIST_SLOTS];
+    uint64_t now_ns = clock_now_ns();
+    if (rate_take(own, 1, now_ns) > 0)
+        return false;
+    bool may = rate_take(&p->lists, 1, now_ns) == 0;
+    if (!may)
+        rate_give_back(own, 1);
+    return may;
 }
 
 void claim_events_done(struct populate *p)

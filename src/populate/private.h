@@ -4,9 +4,9 @@
 #pragma once
 
 #include "claim.h"
+#include "io/rate.h"
 #include "job_limit.h"
 #include "kube/queue.h"
-#include "kube/token_bucket.h"
 #include "populate/populate.h"
 #include "util/map.h"
 #include "util/thread.h"
@@ -94,10 +94,10 @@ struct populate {
     const char *probing[PROBE_THREADS]; /* namespaces of the running probes; NULL: a free thread */
     /* Monotonic: the earliest first probe of a new source, by the hash of its namespace. */
     uint64_t probe_slot_ns[PROBE_SLOTS];
-    pthread_mutex_t pods_lock;                              /* guards the fields below */
-    struct list pod_lists;                                  /* pod_list: owned */
-    struct token_bucket lists;                              /* of waiting pods, of all namespaces */
-    struct token_bucket lists_of_namespace[POD_LIST_SLOTS]; /* by the hash of its name */
+    pthread_mutex_t pods_lock;                      /* guards the fields below */
+    struct list pod_lists;                          /* pod_list: owned */
+    struct rate lists;                              /* of waiting pods, of all namespaces */
+    struct rate lists_of_namespace[POD_LIST_SLOTS]; /* by the hash of its name */
 };
 
 /* ---- state.c ----------------------------------------------------------------------------------------------------- */

@@ -90,6 +90,53 @@ static void rate_that_becomes_a_cap_has_no_burst(void **state)
     assert_int_equal(rate_reserve(&r, 20, NS_PER_SECOND), 10 * NS_PER_MS);
 }
 
+static unsigned units_taken(struct rate *r, uint64_t now)
+{
+    unsigned taken = 0;
+    while (rate_take(r, 1, now) == 0)
+        taken++;
+    return taken;
+}
+
+static void bucket_allows_a_burst_and_then_the_rate(void **state)
+{
+    (void)state;
+    struct rate r;
+    uint64_t now = 1000 * NS_PER_SECOND, start = now;
+    rate_init(&r, 10, 3);
+    assert_int_equal(units_taken(&r, now), 3);
+    for (unsigned taken = 3; taken < 23; taken++) {
+        now += rate_take(&r, 1, now);
+        assert_int_equal(rate_take(&r, 1, now), 0); /* the wait that it names is enough */
+    }
+    assert_int_equal(now - start, 2 * NS_PER_SECOND);
+}
+
+static void bucket_when_new_and_after_a_pause_allows_only_the_burst(void **state)
+{
+    (void)state;
+    static const unsigned cases[][2] = {{10, 5}, {10, 1}, {1, 1}, {1, 20}, {3, 2}, {7, 4}, {5, 200}, {1000, 2000}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct rate r;
+        rate_init(&r, cases[i][0], cases[i][1]);
+        assert_int_equal(units_taken(&r, 3600 * NS_PER_SECOND), cases[i][1]);
+        assert_int_equal(units_taken(&r, 7200 * NS_PER_SECOND), cases[i][1]);
+    }
+}
+
+static void bucket_of_one_takes_one_at_each_interval(void **state)
+{
+    (void)state;
+    struct rate r;
+    uint64_t now = 1000 * NS_PER_SECOND, start = now;
+    rate_init(&r, 10, 1);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(rate_take(&r, 1, now), 0);
+        now += rate_take(&r, 1, now);
+    }
+    assert_in_range(now - start, NS_PER_SECOND - 10, NS_PER_SECOND); /* its least slack is a nanosecond */
+}
+
 struct other_lane {
     struct rate *rate;
     _Atomic unsigned reserved;
@@ -186,6 +233,9 @@ int main(void)
         cmocka_unit_test(units_given_back_may_be_taken_at_once),
         cmocka_unit_test(rate_that_changes_keeps_unused_time),
         cmocka_unit_test(rate_that_becomes_a_cap_has_no_burst),
+        cmocka_unit_test(bucket_allows_a_burst_and_then_the_rate),
+        cmocka_unit_test(bucket_when_new_and_after_a_pause_allows_only_the_burst),
+        cmocka_unit_test(bucket_of_one_takes_one_at_each_interval),
         cmocka_unit_test(rate_that_changes_while_others_reserve_leaves_no_debt_of_the_old_one),
         cmocka_unit_test(rate_lets_a_late_thread_catch_up),
         cmocka_unit_test(rate_of_many_callers_stays_at_the_cap),

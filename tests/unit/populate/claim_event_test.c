@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a claim waits: the event of each step. */
+/* Why a claim waits: the event of each step. How often its pods may be listed. */
 #include "claim_world.h"
+#include "private.h"
 
 static void a_source_that_was_ready_and_fails_is_reported_while_its_claim_waits_or_is_filled(void **state)
 {
@@ -67,11 +68,35 @@ static void a_waiting_claim_has_an_event_with_the_cause(void **state)
     next_is(w, CLAIM_NOTHING, CLAIM_EVENT_CLASS_NOT_FOUND);
 }
 
+static unsigned lists_allowed(struct populate *p, struct str ns, unsigned attempts)
+{
+    unsigned allowed = 0;
+    for (unsigned i = 0; i < attempts; i++)
+        allowed += populate_may_list(p, ns);
+    return allowed;
+}
+
+/* No order of the two limits may cost the one that has a token left. */
+static void a_list_takes_a_token_of_its_namespace_and_of_all_or_none(void **state)
+{
+    (void)state;
+    static struct populate p;
+    claim_events_open(&p);
+    rate_init(&p.lists, 1, 25); /* slow: only the burst counts in the time of a test */
+    assert_in_range(lists_allowed(&p, STR("a"), 100), 20, 21);
+    assert_in_range(lists_allowed(&p, STR("b"), 100), 4, 6); /* those that `a` was refused did not count */
+    rate_init(&p.lists, 1, 25);
+    assert_in_range(lists_allowed(&p, STR("b"), 100), 14,
+                    17); /* nor did those for which the common limit was used up */
+    claim_events_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_source_that_was_ready_and_fails_is_reported_while_its_claim_waits_or_is_filled),
         cmocka_unit_test(a_waiting_claim_has_an_event_with_the_cause),
+        cmocka_unit_test(a_list_takes_a_token_of_its_namespace_and_of_all_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
