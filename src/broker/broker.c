@@ -294,7 +294,6 @@ void broker_free(struct broker *b)
     credential_cache_free(b->cache);
     callers_free(b->callers);
     web_free(b->worker.web);
-    refusal_limit_done(&b->refusals);
     free(b->served);
     free(b->ns);
     free(b->node_account);

@@ -19,7 +19,6 @@ static void token_waits_after_ten_rejections(void **state)
     refusal_limit_add(&r, STR("a"), STR("t"), start);
     assert_true(refusal_limit_wait(&r, STR("a"), STR("t"), start) > 0);
     assert_true(refusal_limit_wait(&r, STR("b"), STR("t"), start) > 0); /* the token waits at every address */
-    refusal_limit_done(&r);
 }
 
 static void other_token_at_the_same_address_does_not_wait(void **state)
@@ -31,7 +30,6 @@ static void other_token_at_the_same_address_does_not_wait(void **state)
         refusal_limit_add(&r, STR("a"), STR("bad"), start);
     assert_true(refusal_limit_wait(&r, STR("a"), STR("bad"), start) > 0);
     assert_int_equal(refusal_limit_wait(&r, STR("a"), STR("good"), start), 0);
-    refusal_limit_done(&r);
 }
 
 static void address_waits_after_a_hundred_rejections_of_different_tokens(void **state)
@@ -46,7 +44,6 @@ static void address_waits_after_a_hundred_rejections_of_different_tokens(void **
         refusal_limit_add(&r, STR("a"), str_of(token), start);
     }
     assert_true(refusal_limit_wait(&r, STR("a"), STR("good"), start) > 0);
-    refusal_limit_done(&r);
 }
 
 static void wait_ends_after_two_seconds_for_each_excess_rejection(void **state)
@@ -59,7 +56,6 @@ static void wait_ends_after_two_seconds_for_each_excess_rejection(void **state)
     unsigned wait = refusal_limit_wait(&r, STR("a"), STR("t"), start);
     assert_true(wait > 3 * REFUSAL_SECONDS - 1 && wait < 3 * REFUSAL_SECONDS + 2);
     assert_int_equal(refusal_limit_wait(&r, STR("a"), STR("t"), start + wait * NS_PER_SECOND), 0);
-    refusal_limit_done(&r);
 }
 
 int main(void)
