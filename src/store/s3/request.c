@@ -344,7 +344,7 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
         return err_fail(&c->err, ERR_DENIED, CIS_CREDENTIALS_REJECTED,
                         "%d %.*s: the store rejected the access key (%s)", w->status, STR_FMT(w->code),
                         creds_source_name(c->job.store->creds));
-    if (c->steps == &s3_list_steps && w->status == 404)
+    if (c->job.op == STORE_OP_LIST && w->status == 404)
         return lost_listing(c, w);
     if (str_eq(w->code, STR("BadDigest")) || str_eq(w->code, STR("XAmzContentChecksumMismatch")))
         return err_fail(&c->err, ERR_CORRUPT, CIS_UPLOAD_CORRUPTED,
@@ -396,4 +396,12 @@ void s3_refused(struct store_call *c, int status)
     if (is_expired(a->code))
         call_refused(c, true);
     call_end(c, code);
+}
+
+void s3_end(struct store_call *c, int status)
+{
+    if (c->success)
+        call_end(c, 0);
+    else
+        s3_refused(c, status);
 }

@@ -75,16 +75,6 @@ static void keep_version(struct store_call *c)
         c->job.reply.version = call_keep(c, version);
 }
 
-void s3_end(struct store_call *c, int status)
-{
-    if (c->success && c->job.op == STORE_OP_DELETE)
-        keep_version(c);
-    if (c->success || (status == 404 && (c->job.op == STORE_OP_ABORT || c->job.op == STORE_OP_DELETE)))
-        call_end(c, 0);
-    else
-        s3_refused(c, status);
-}
-
 /* ---- PUT --------------------------------------------------------------------------------------------------------- */
 
 static void begin_put(struct store_call *c)
@@ -333,7 +323,16 @@ static void build_abort(struct store_call *c)
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
-const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, s3_end};
+/* An upload or an object that does not exist is gone, too. */
+static void answered_abort(struct store_call *c, int status)
+{
+    if (status == 404)
+        call_end(c, 0);
+    else
+        s3_end(c, status);
+}
+
+const struct call_steps s3_abort_steps = {build_abort, NULL, NULL, answered_abort};
 
 /* ---- DELETE, SWEEP ----------------------------------------------------------------------------------------------- */
 
@@ -347,7 +346,14 @@ static void build_delete(struct store_call *c)
     s3_sign(c, STR(SIGV4_UNSIGNED));
 }
 
-const struct call_steps s3_delete_steps = {build_delete, NULL, NULL, s3_end};
+static void answered_delete(struct store_call *c, int status)
+{
+    if (c->success)
+        keep_version(c);
+    answered_abort(c, status);
+}
+
+const struct call_steps s3_delete_steps = {build_delete, NULL, NULL, answered_delete};
 
 static void build_uploads(struct store_call *c)
 {
