@@ -142,11 +142,17 @@ static inline void web_job_schedule(struct web_job *j, unsigned steps)
     j->steps |= steps;
 }
 
+static inline bool web_socket_state(int fd, struct tcp_info *ret)
+{
+    socklen_t len = sizeof *ret;
+    *ret = (struct tcp_info){0};
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) == 0;
+}
+
 /* web_socket.c */
 void web_sockets_attach(struct web *w); /* libcurl's multi handle to the loop */
 void web_sockets_done(struct web *w);   /* after libcurl closed them all */
 void web_sockets_prepare(struct web *w, CURL *easy, struct web_job *j);
-bool web_socket_state(int fd, struct tcp_info *ret);
 void web_sockets_shut_idle(struct web *w);             /* those beyond idle_max */
 void web_socket_check_handshake(struct web_socket *s); /* four times a second */
 

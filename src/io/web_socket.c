@@ -161,13 +161,6 @@ static curl_socket_t open_socket(void *ctx, curlsocktype, struct curl_sockaddr *
     return fd;
 }
 
-bool web_socket_state(int fd, struct tcp_info *ret)
-{
-    socklen_t len = sizeof *ret;
-    *ret = (struct tcp_info){0};
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) == 0;
-}
-
 static bool has_tls(const struct web_job *j)
 {
     const char *url = NULL;
