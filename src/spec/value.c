@@ -236,7 +236,7 @@ static void list_free(void *field)
 
 #define auto_list auto_with(list_free) struct spec_list
 
-static int list_add(const struct spec_key *key, struct spec_list *l, struct str item, struct err *err)
+static int list_append_text(const struct spec_key *key, struct spec_list *l, struct str item, struct err *err)
 {
     if (l->count == SPEC_LIST_MAX)
         return refuse(key, STR("..."), err, "at most %d entries are allowed", SPEC_LIST_MAX);
@@ -253,7 +253,7 @@ static int list_of_json(const struct spec_key *key, const json *j, struct spec_l
     for (size_t i = 0; i < json_count(j); i++) {
         if (!json_as_str(json_item(j, i), &item))
             return refuse(key, STR("[...]"), err, "entry %zu is not a string", i);
-        int r = list_add(key, l, item, err);
+        int r = list_append_text(key, l, item, err);
         if (r < 0)
             return r;
     }
@@ -271,7 +271,7 @@ static int list_parse(const struct spec_key *key, struct str text, struct spec_l
         return list_of_json(key, j, l, err);
     }
     while (text.len > 0 && str_split(&rest, ',', &item)) {
-        int r = list_add(key, l, str_trim(item), err);
+        int r = list_append_text(key, l, str_trim(item), err);
         if (r < 0)
             return r;
     }

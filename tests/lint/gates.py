@@ -198,26 +198,33 @@ def gate_errors(root, paths):
 
 
 TAG = re.compile(r"^[ \t]*(?:static |typedef |extern )?(?:const )?(?:struct|enum|union) (\w+)\s*\{", re.M)
-FUNCTION = re.compile(r"^(static )?(?!return\b|else\b|typedef\b)[a-z_][\w \*]*?\b(\w+)\([^;{}]*\)\s*\n\{", re.M)
+FUNCTION = re.compile(r"^(static (inline )?)?(?!return\b|else\b|typedef\b)[a-z_][\w \*]*?\b(\w+)\([^;{}]*\)\s*\n\{", re.M)
 
 
 def gate_names(root, paths):
-    """One tag has one definition, and a static function never has the name of another file's global function."""
-    tags, statics, globals_ = {}, [], {}
+    """One tag has one definition, and a static function never has the name of another file's global function. An inline
+    function of a header counts as global, because other files see it."""
+    tags, statics, inlines, globals_ = {}, [], {}, {}
     for p in sorted(p for p in paths if is_c(p) and is_ours(p)):
         text = code_of((Path(root) / p).read_text(errors="replace"))
         for m in TAG.finditer(text):
             tags.setdefault(m.group(1), []).append(f"{p}:{text.count(chr(10), 0, m.start(1)) + 1}")
         for m in FUNCTION.finditer(text):
-            if m.group(1):
-                statics.append((m.group(2), p, f"{p}:{text.count(chr(10), 0, m.start(2)) + 1}"))
-            elif m.group(2) != "main":
-                globals_[m.group(2)] = p
+            is_static, is_inline, name = m.groups()
+            is_shared = is_inline and p.endswith(".h")
+            if is_static:
+                statics.append((name, p, is_shared, f"{p}:{text.count(chr(10), 0, m.start(3)) + 1}"))
+            if is_shared:
+                inlines[name] = p
+            elif not is_static and name != "main":
+                globals_[name] = p
+    globals_ = inlines | globals_
     found = [f"{again}: tag '{tag}' is defined in {places[0]} too: prefix it with its room"
              for tag, places in tags.items() for again in places[1:]]
-    for name, p, place in statics:
-        stub = p.endswith(".h") and Path(p).parent == Path(globals_.get(name, "")).parent  # the header's #else
-        if name in globals_ and not stub:
+    for name, p, is_shared, place in statics:
+        # The inline function itself, or the header's #else
+        is_same = is_shared and Path(p).parent == Path(globals_[name]).parent
+        if name in globals_ and not is_same:
             found.append(f"{place}: static function '{name}' has the name of a global function of {globals_[name]}")
     return found
 
