@@ -416,6 +416,8 @@ static int start(struct controller_role *c, struct err *err)
         snprintf(c->identity, sizeof c->identity, "%s", pod);
     else
         gethostname(c->identity, sizeof c->identity - 1);
+    if (!c->identity[0])
+        return err_set(err, ERR_INVALID, "POD_NAME is not set, and this machine has no name: leases need one");
     int r = connect_kube(c, err);
     if (r < 0)
         return r;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/condition.h"
 #include "util/json_fields.h"
-#include <assert.h>
 #include <stdio.h>
 
 static const char *const truths[] = {[API_UNKNOWN] = "Unknown", [API_TRUE] = "True", [API_FALSE] = "False"};
@@ -65,8 +64,12 @@ static struct api_condition *find_or_add(struct api_conditions *c, const char *t
     struct api_condition *one = find(c, type);
     if (one)
         return one;
-    assert(c->count < API_CONDITIONS_MAX);
+    if (c->count == API_CONDITIONS_MAX) { /* of others: Cistern has fewer types, and those set here come last */
+        json_fields_clear(fields, countof(fields), &c->items[0]);
+        memmove(&c->items[0], &c->items[1], --c->count * sizeof c->items[0]);
+    }
     one = &c->items[c->count++];
+    *one = (struct api_condition){0};
     one->type = str_dup(str_of(type));
     return one;
 }
@@ -102,6 +105,8 @@ int api_conditions_read(const json *j, struct api_conditions *ret, struct err *e
         r = json_fields_read(item, fields, countof(fields), c, err);
         if (r == 0 && (!c->type || !json_member_str(item, "status").len))
             r = err_set(err, ERR_INVALID, "condition %zu has no type or no status", i);
+        if (!c->reason)
+            c->reason = str_dup(STR(""));
     }
     if (r < 0)
         api_conditions_done(&read);

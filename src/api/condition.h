@@ -13,7 +13,7 @@ enum api_truth { API_UNKNOWN, API_TRUE, API_FALSE };
 struct api_condition {
     char *type;            /* "Provisioned" */
     enum api_truth status; /* "Unknown", "True", "False" */
-    char *reason;          /* for example "NodeFull"; never empty in a condition that Cistern writes */
+    char *reason;          /* for example "NodeFull"; empty only in a condition that another program wrote */
     char *message;         /* for people; at most API_MESSAGE_MAX bytes */
     int64_t since_ns;      /* wall clock: when `status` last changed */
     uint64_t observed_generation;
@@ -31,7 +31,7 @@ bool api_condition_is(const struct api_conditions *c, const char *type, enum api
 bool api_condition_says(const struct api_conditions *c, const char *type, enum api_truth status, const char *reason);
 
 /* Sets a condition; its time changes only with its status. True if it must be written: a member other than the
- * generation changed. More than API_CONDITIONS_MAX types fail an assertion: types are constants. */
+ * generation changed. A new type beyond API_CONDITIONS_MAX takes the place of the first condition. */
 bool api_condition_set(struct api_conditions *c, const char *type, enum api_truth status, const char *reason,
                        uint64_t generation, int64_t now_ns, const char *fmt, ...) printf_like(7, 8);
 

@@ -292,7 +292,10 @@ static void succeed(struct kube_exchange *x, json *own_object)
     auto_json object = own_object;
     struct err err;
     if (x->request.verb == KUBE_LIST) {
-        if (json_at(object, "items") == NULL) {
+        const json *items = json_at(object, "items");
+        if (items && json_kind_of(items) == 'n') /* some servers write an empty list so */
+            json_set(object, "items", json_new_array());
+        else if (json_kind_of(items) != '[') {
             err_set(&err, ERR_CORRUPT, "cannot %s: the reply is not a list", x->http.what);
             kube_exchange_settle(x, &err);
             return;

@@ -106,7 +106,7 @@ int informer_copy_remove(struct kube_informer *i, const json *object, struct err
     return 0;
 }
 
-/* json_text() wrote the text: it is always valid. */
+/* json_text_exact() wrote the text: it is always valid. */
 static json *tree_of(struct str text)
 {
     json *tree = NULL;

@@ -83,7 +83,7 @@ bool informer_objects_put(struct informer_objects *o, struct str key, const json
         x = object_new(o, key);
     free(x->text);
     free(x->version);
-    x->text = json_text(tree, 0);
+    x->text = json_text_exact(tree);
     x->text_len = strlen(x->text);
     x->version = str_dup(json_member_str(json_at(tree, "metadata"), "resourceVersion"));
     auto_sbuf value = SBUF(KUBE_KEY_MAX);

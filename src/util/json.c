@@ -398,11 +398,19 @@ json *json_copy_of(const json *j)
     return made(json_deep_copy(j));
 }
 
-char *json_text(const json *j, unsigned indent)
+static char *text_of(const json *j, size_t flags)
 {
-    /* A double keeps 15 decimal digits: 0.1 stays 0.1. */
-    size_t flags = JSON_REAL_PRECISION(15) | JSON_ENCODE_ANY;
-    char *text = json_dumps(j, flags | (indent ? JSON_INDENT(indent) : JSON_COMPACT));
+    char *text = json_dumps(j, flags | JSON_ENCODE_ANY);
     assert(text);
     return text;
+}
+
+char *json_text(const json *j, unsigned indent)
+{
+    return text_of(j, JSON_REAL_PRECISION(15) | (indent ? JSON_INDENT(indent) : JSON_COMPACT));
+}
+
+char *json_text_exact(const json *j)
+{
+    return text_of(j, JSON_REAL_PRECISION(17) | JSON_COMPACT);
 }

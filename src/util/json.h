@@ -95,5 +95,8 @@ bool json_same(const json *a, const json *b);   /* the members of an object in a
 json *json_copy_of(const json *j);              /* the whole tree, the caller's */
 json *json_take_at(json *j, const char *path);  /* moves it out: it is the caller's; NULL if missing */
 
-/* One line, keys in the order they were set; `indent` spaces a level when it is not 0. The caller frees. */
+/* One line, keys in the order they were set; `indent` spaces a level when it is not 0. A double keeps 15 decimal
+ * digits: 0.1 stays 0.1. The caller frees. */
 char *json_text(const json *j, unsigned indent);
+/* One line that parses to the same tree: with 15 digits, the largest doubles become infinite. The caller frees. */
+char *json_text_exact(const json *j);

@@ -60,6 +60,15 @@ def test_an_answer_in_crumbs_is_an_answer(proxy, through, namespace):
     assert through.ask("get", resource="configmaps", ns=namespace, name="a").object["metadata"]["name"] == "a"
 
 
+@pytest.mark.parametrize("items, code", [(b"null", "OK"), (b"{}", "CORRUPT"), (b'{"a":1}', "CORRUPT"), (b"7", "CORRUPT")])
+def test_items_null_are_an_empty_list_and_other_than_an_array_an_error(proxy, through, namespace, items, code):
+    body = b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":%s}' % items
+    proxy.fault("GET", "/configmaps", answer(200, body), times=None)
+    listed = through.ask("list", resource="configmaps", ns=namespace)
+    assert listed.code == code
+    assert code != "OK" or listed.object["items"] == []
+
+
 def test_an_answer_that_is_too_long_is_an_error(proxy, namespace):
     with KubeTool(proxy.kubeconfig, "--body-max", 1 << 20) as tool:
         proxy.fault("GET", "/configmaps/a", answer(200, b" " * (64 << 20)), times=None)

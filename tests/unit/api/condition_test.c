@@ -68,11 +68,36 @@ static void conditions_beyond_the_limit_are_skipped_and_nameless_ones_refused(vo
     assert_int_equal(api_conditions_read(bad, &c, &err), -ERR_INVALID);
 }
 
+static void conditions_of_others_leave_room(void **state)
+{
+    (void)state;
+    struct err err;
+    struct api_conditions c = {0};
+    auto_json many = json_new_array();
+    for (int i = 0; i < API_CONDITIONS_MAX; i++) {
+        char type[] = {'F', (char)('a' + i), '\0'};
+        json *one = json_new_object();
+        json_set_str(one, "type", str_of(type));
+        json_set_str(one, "status", STR("True"));
+        json_append(many, one);
+    }
+    assert_int_equal(api_conditions_read(many, &c, &err), 0);
+    assert_string_equal(api_condition_find(&c, "Fa")->reason, "");
+    assert_true(api_condition_set(&c, "A", API_TRUE, "R", 1, 1, "a"));
+    assert_true(api_condition_set(&c, "B", API_FALSE, "R", 1, 1, "b"));
+    assert_int_equal(c.count, API_CONDITIONS_MAX);
+    assert_true(api_condition_says(&c, "A", API_TRUE, "R") && api_condition_says(&c, "B", API_FALSE, "R"));
+    assert_null(api_condition_find(&c, "Fb"));
+    assert_true(api_condition_is(&c, "Fc", API_TRUE));
+    api_conditions_done(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(condition_time_changes_only_with_its_status),
         cmocka_unit_test(written_conditions_are_read_again),
+        cmocka_unit_test(conditions_of_others_leave_room),
         cmocka_unit_test(conditions_beyond_the_limit_are_skipped_and_nameless_ones_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,18 @@ static void a_built_tree_is_written_in_order(void **state)
     assert_string_equal(lines, "[\n  \"x\"\n]");
 }
 
+static void an_exact_text_parses_to_the_same_numbers(void **state)
+{
+    (void)state;
+    struct err err;
+    auto_json j = NULL;
+    auto_json again = NULL;
+    assert_int_equal(json_parse(STR("[1.7976931348623157e308,0.1,-2.2250738585072014e-308]"), "numbers", &j, &err), 0);
+    auto_mem char *text = json_text_exact(j);
+    assert_int_equal(json_parse(str_of(text), "numbers", &again, &err), 0);
+    assert_true(json_same(j, again));
+}
+
 static void bytes_that_are_not_utf8_become_a_replacement(void **state)
 {
     (void)state;
@@ -221,6 +233,7 @@ int main(void)
         cmocka_unit_test(json_that_is_not_one_document_is_refused),
         cmocka_unit_test(members_are_walked_in_their_order),
         cmocka_unit_test(a_built_tree_is_written_in_order),
+        cmocka_unit_test(an_exact_text_parses_to_the_same_numbers),
         cmocka_unit_test(bytes_that_are_not_utf8_become_a_replacement),
         cmocka_unit_test(a_member_with_dots_in_its_name_is_found_and_set_by_the_whole_name),
         cmocka_unit_test(members_are_taken_out_and_removed_and_the_rest_stays),
