@@ -64,5 +64,5 @@ must_check int demo_volume_publish(struct demo_driver *d, struct demo_volume *v,
 must_check int demo_volume_unpublish(struct demo_driver *d, struct demo_volume *v, struct err *err);
 must_check int demo_volume_delete(struct demo_driver *d, struct demo_volume *v, bool (*go_on)(const char *sentence),
                                   struct err *err);
-/* The process that serves the volume's mount. */
-must_check int demo_mount_pid(struct demo_driver *d, const struct demo_volume *v, pid_t *ret, struct err *err);
+/* Kills the process that serves the volume's mount. */
+must_check int demo_mount_kill(struct demo_driver *d, const struct demo_volume *v, struct err *err);

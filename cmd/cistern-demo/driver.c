@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -276,20 +277,21 @@ int demo_volume_delete(struct demo_driver *d, struct demo_volume *v, bool (*go_o
     return call_until_done(d, CALL("Controller", "DeleteVolume", delete_volume, request), NULL, go_on, err);
 }
 
-int demo_mount_pid(struct demo_driver *d, const struct demo_volume *v, pid_t *ret, struct err *err)
+/* Until the status says the same after the descriptor was opened, the pid may be another process's. */
+int demo_mount_kill(struct demo_driver *d, const struct demo_volume *v, struct err *err)
 {
     char socket[256];
-    struct keeper_status status;
+    struct keeper_status status, again;
     snprintf(socket, sizeof socket, "%s/keeper.sock", d->state);
     uint64_t give_up = clock_now_ns() + start_timeout_ns;
     do {
-        int r = keeper_status(socket, v->id, &status, err);
-        if (r < 0)
-            return r;
-        if (status.pid > 0) {
-            *ret = status.pid;
-            return 0;
-        }
+        if (keeper_status(socket, v->id, &status, err) < 0)
+            return -(int)err->code;
+        auto_fd process = status.pid > 0 ? pidfd_open(status.pid, 0) : -1;
+        if (process >= 0 && keeper_status(socket, v->id, &again, err) < 0)
+            return -(int)err->code;
+        if (process >= 0 && again.pid == status.pid)
+            return pidfd_send_signal(process, SIGKILL, NULL, 0) == 0 ? 0 : err_sys(err, errno, "cannot kill the mount");
         clock_sleep(20 * NS_PER_MS);
     } while (clock_now_ns() < give_up);
     return err_set(err, ERR_TIMEOUT, "no process serves the mount of '%s'", v->id);

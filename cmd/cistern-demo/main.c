@@ -226,13 +226,11 @@ static void read_report_line(struct story *s, const char *line)
 static int train_under_fire(struct story *s, pid_t trainer, FILE *report, struct err *err)
 {
     for (unsigned i = 0; i < kills && !interrupted; i++) {
-        pid_t server;
         uint64_t wait_ms = train_before_kill_ns / NS_PER_MS;
         poll(NULL, 0, (int)wait_ms);
-        int r = demo_mount_pid(s->driver, &s->volume, &server, err);
+        int r = demo_mount_kill(s->driver, &s->volume, err);
         if (r < 0)
             return r;
-        kill(server, SIGKILL);
     }
     poll(NULL, 0, (int)(train_before_kill_ns / NS_PER_MS));
     kill(trainer, SIGTERM);

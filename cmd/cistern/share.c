@@ -161,11 +161,11 @@ static int check_payer(int argc, char **argv, struct err *err)
         if (!scheme || scheme->is_path)
             continue;
         if (globals.billing_project && !scheme->bills_project)
-            return err_set(err, ERR_INVALID, "--billing-project is for gs://; for '%s' write --requester-pays",
+            return err_set(err, ERR_INVALID, "--billing-project has no effect with '%s': write --requester-pays",
                            argv[i]);
         if (globals.requester_pays && !globals.billing_project && scheme->bills_project)
-            return err_set(err, ERR_INVALID, "--requester-pays is for s3://; for '%s' write --billing-project PROJECT",
-                           argv[i]);
+            return err_set(err, ERR_INVALID,
+                           "--requester-pays has no effect with '%s': write --billing-project PROJECT", argv[i]);
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cisternd - The CSI driver: controller, node or standalone, by --role. */
 #include "cisternd.h"
+#include "cli/exit.h"
 #include "rpc/server.h"
 #include "util/clock.h"
 #include "util/log.h"
@@ -8,8 +9,6 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
-
-enum { EXIT_USAGE = 2, EXIT_ENVIRONMENT = 10 };
 
 static const struct role {
     const char *name;

@@ -74,7 +74,7 @@ struct web_job *web_submit(struct web *w, const struct web_request *r)
     j->rate_wait_until_ns = j->trailer_bytes = 0;
     j->error[0] = j->blocked_address[0] = '\0';
     j->progress = (struct web_job_progress){.started_ns = loop_now_ns(w->loop), .moved_ns = loop_now_ns(w->loop)};
-    j->start_code = web_transfer_set(j, r, &j->start_err);
+    j->start.code = web_transfer_set(j, r, &j->start.err);
     j->address.host = r->connect_to ? NULL : web_host_of(w, r->url);
     job_become(j, WEB_JOB_WAITING);
     if (list_is_empty(&w->live))
@@ -92,8 +92,8 @@ static int job_outcome(struct web_job *j, unsigned steps, struct err *err)
     struct str origin = web_origin(url);
     if (steps & STEP_CANCEL)
         return err_set(err, ERR_CANCELLED, "a request to '%.*s' was cancelled", STR_FMT(origin));
-    if (j->start_code < 0)
-        return err_copy(err, &j->start_err);
+    if (j->start.code < 0)
+        return err_copy(err, &j->start.err);
     if (j->aborted < 0)
         return err_set(err, (enum err_code) - j->aborted, "a request to '%.*s' was stopped by its %s", STR_FMT(origin),
                        j->head_reported || !j->progress.sent ? "reader" : "sender");
@@ -154,7 +154,7 @@ static void end_job(struct web_job *j, unsigned steps)
                            .first_byte_ns = j->progress.first_byte_ns,
                            .total_ns = loop_now_ns(w->loop) - j->progress.started_ns};
     r.code = job_outcome(j, steps, &r.err);
-    r.status = j->start_code < 0 ? 0 : web_status(j);
+    r.status = j->start.code < 0 ? 0 : web_status(j);
     bool fruitless = (steps & STEP_SETTLE) && was_fruitless(j, r.code);
     r.turned_away = fruitless && !j->was_read;
     r.closed = fruitless && j->result != CURLE_COULDNT_CONNECT && j->result != CURLE_OPERATION_TIMEDOUT;
@@ -190,7 +190,7 @@ static void job_start(struct web_job *j)
     job_become(j, WEB_JOB_RUNNING);
     CURLMcode r = curl_multi_add_handle(j->web->multi, j->easy);
     if (r != CURLM_OK) {
-        j->start_code = err_set(&j->start_err, ERR_INTERNAL, "libcurl refused a request: %s", curl_multi_strerror(r));
+        j->start.code = err_set(&j->start.err, ERR_INTERNAL, "libcurl refused a request: %s", curl_multi_strerror(r));
         end_job(j, 0);
     }
 }
@@ -209,7 +209,7 @@ static void job_step(struct web_job *j)
 {
     unsigned steps = j->steps;
     j->steps = 0;
-    if ((steps & (STEP_CANCEL | STEP_SETTLE | STEP_TIMEOUT)) || j->start_code < 0)
+    if ((steps & (STEP_CANCEL | STEP_SETTLE | STEP_TIMEOUT)) || j->start.code < 0)
         end_job(j, steps);
     else if (steps & STEP_START)
         job_start(j);

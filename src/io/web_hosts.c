@@ -161,8 +161,8 @@ static void lookup_ready(struct watch *w, uint32_t)
     while ((j = list_pop(&n->waiting, struct web_job, address.waiting_node)) != NULL) {
         j->address.is_waiting = false;
         if (n->count == 0)
-            j->start_code = web_translate(&(struct web_failure){.code = CURLE_COULDNT_RESOLVE_HOST, .url = n->origin},
-                                          &j->start_err);
+            j->start.code = web_translate(&(struct web_failure){.code = CURLE_COULDNT_RESOLVE_HOST, .url = n->origin},
+                                          &j->start.err);
         web_job_schedule(j, STEP_START);
     }
 }

@@ -68,8 +68,10 @@ struct web_job {
     struct curl_slist connect_to; /* list for libcurl */
     char connect_text[300];
     struct web_job_address address;
-    int start_code; /* negative: the job cannot start; start_err has the reason */
-    struct err start_err;
+    struct {
+        int code; /* negative: the job cannot start */
+        struct err err;
+    } start;
 
     bool is_read; /* GET or HEAD: it may be sent twice */
     bool head_reported;

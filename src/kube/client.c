@@ -22,7 +22,6 @@ struct kube_exchange *kube_exchange_start(struct kube *k, const struct kube_requ
     uint64_t timeout = r->timeout_ns ? r->timeout_ns : TIMEOUT_DEFAULT_NS;
     x->kube = k;
     x->timer.fire = kube_exchange_timer;
-    x->state = KUBE_EXCHANGE_WAITING; /* of a new exchange */
     list_add_first(&k->exchanges, &x->node);
     x->request = *r;
     x->request.body = NULL;

@@ -13,9 +13,9 @@
 #include <stdatomic.h>
 
 enum kube_exchange_state {
+    KUBE_EXCHANGE_WAITING, /* new, or until its timer queues it again */
     KUBE_EXCHANGE_QUEUED,  /* waits for the rate, in order */
     KUBE_EXCHANGE_SENT,    /* in flight */
-    KUBE_EXCHANGE_WAITING, /* until its timer queues it again */
     KUBE_EXCHANGE_ENDING,  /* its timer calls on_done with `reply` */
 };
 
