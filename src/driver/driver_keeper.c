@@ -184,7 +184,7 @@ int driver_keeper_start(const char *socket, const char *programs, struct mirror 
     k->program = programs ? str_dup(sbuf_str(&program)) : NULL;
     k->mirror = mirror;
     k->child = NO_CHILD;
-    int r = ticker_start("keeping", check_keeper, k, &k->ticker, err);
+    int r = ticker_start("keeper", check_keeper, k, &k->ticker, err);
     if (r < 0) {
         driver_keeper_free(k);
         return r;

@@ -11,7 +11,7 @@
 struct driver_keeper;
 
 /* `programs` is the directory of cistern-keeper; NULL: the keeper is a pod of its own. `mirror` outlives it. The thread
- * "keeping" restarts a dead keeper within half a second; the mirror hands it the descriptors. */
+ * "keeper" restarts a dead keeper within half a second; the mirror hands it the descriptors. */
 must_check int driver_keeper_start(const char *socket, const char *programs, struct mirror *mirror,
                                    struct driver_keeper **ret, struct err *err);
 /* Waits up to 15 s for a keeper if only the mirror has the descriptors. NULL is fine. */

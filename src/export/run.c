@@ -50,7 +50,7 @@ static bool ask_stopped(void *ctx)
     return r->o.is_stopped && r->o.is_stopped(r->o.ctx);
 }
 
-static void tell_skip(void *ctx, struct str path, const char *why)
+static void on_skip(void *ctx, struct str path, const char *why)
 {
     const struct export_run *r = ctx;
     struct run_result result = {.event = RUN_SKIPPED, .path = path, .note = why};
@@ -61,7 +61,7 @@ static void tell_skip(void *ctx, struct str path, const char *why)
 static int make_plan(struct export_run *r, struct err *err)
 {
     struct plan_options o = run_plan_options(r);
-    o.on_skip = tell_skip;
+    o.on_skip = on_skip;
     o.is_stopped = ask_stopped;
     return plan_make(&o, &r->plan, err);
 }
@@ -253,7 +253,7 @@ static void judge_lost_writes(struct export_run *r)
     snprintf(p->error_path, sizeof p->error_path, ".");
 }
 
-static void tell_plan(struct export_run *r)
+static void report_plan(struct export_run *r)
 {
     for (size_t i = 0; i < r->plan.count; i++) {
         const struct pick_file *f = &r->plan.files[i];
@@ -302,7 +302,7 @@ int run_open(const struct run_options *o, struct export_run **ret, struct err *e
     checkpoints_make(r);
     count_files(r);
     if (o->dry_run)
-        tell_plan(r);
+        report_plan(r);
     else
         loop_post(r->home, &r->start_mail);
     *ret = r;

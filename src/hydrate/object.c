@@ -50,11 +50,11 @@ struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e
     return h->o.verify == HYDRATE_VERIFY_AUTO ? e->digest : (struct digest){.kind = HASH_NONE};
 }
 
-struct digest digest_better(const struct digest *listed, const struct digest *told)
+struct digest digest_better(const struct digest *listed, const struct digest *answered)
 {
-    bool better = told->kind != HASH_NONE && !hash_combines(listed->kind) &&
-                  (listed->kind == HASH_NONE || hash_combines(told->kind));
-    return better ? *told : *listed;
+    bool better = answered->kind != HASH_NONE && !hash_combines(listed->kind) &&
+                  (listed->kind == HASH_NONE || hash_combines(answered->kind));
+    return better ? *answered : *listed;
 }
 
 int mismatch_set(struct err *err, const struct digest *want, const struct digest *got)

@@ -62,7 +62,7 @@ void object_of_entry(struct hydrate_lane *l, const struct index_entry *e,
                      struct store_object *ret); /* its key: l->key */
 struct digest digest_wanted(const struct hydrate *h, const struct index_entry *e);
 /* Of two checksums of one object: any rather than none, one that combines rather than one that does not. */
-struct digest digest_better(const struct digest *listed, const struct digest *told);
+struct digest digest_better(const struct digest *listed, const struct digest *answered);
 int mismatch_set(struct err *err, const struct digest *want, const struct digest *got);
 must_check int times_set(int fd, int64_t mtime_ns, struct err *err);
 void object_completed(struct hydrate *h, uint64_t id);

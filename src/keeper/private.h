@@ -47,7 +47,7 @@ struct keeper_mount {
     uint64_t waits_since_ns;    /* of the look since which requests wait and none was answered; 0: none */
     uint64_t answered;          /* requests of the volume until the last look */
     uint64_t answered_at_start; /* the same until the start of the process */
-    bool told;
+    bool is_reported;
 };
 
 /* An open file without a name: its descriptor is the only way to it. */

@@ -30,7 +30,7 @@ void watch_begin(struct keeper_mount *v, uint64_t now)
         v->connection_fd = mountpoint_open_connection(v);
     v->answered_at_start = counts_total(&v->head->counts);
     v->waits_since_ns = 0;
-    v->told = false;
+    v->is_reported = false;
     look_later(v, now);
 }
 
@@ -77,9 +77,9 @@ static char state_of_process(const struct keeper_mount *v)
 static void tell(struct keeper *k, struct keeper_mount *v, const char *event, const char *what)
 {
     struct err err;
-    if (v->told)
+    if (v->is_reported)
         return;
-    v->told = true;
+    v->is_reported = true;
     err_set(&err, ERR_TIMEOUT, "no request was answered for %d s: mount process %d %s", STUCK_MS / 1000, v->pid, what);
     keeper_event(k, event, v, &err);
 }
@@ -92,7 +92,7 @@ static void kill_stuck(struct keeper *k, struct keeper_mount *v, uint64_t answer
              "is not killed, since this kernel could not go on with another (Linux 6.9)");
         return;
     }
-    v->told = false;
+    v->is_reported = false;
     tell(k, v, "mount process is stuck", "is killed, and started again");
     if (answered == v->answered_at_start) {
         v->ready = false;
@@ -110,7 +110,7 @@ void watch_look(struct keeper *k, struct keeper_mount *v, uint64_t now)
         v->waits_since_ns = 0;
     } else if (v->waits_since_ns == 0 || answered != v->answered || is_late) {
         v->waits_since_ns = now;
-        v->told = false;
+        v->is_reported = false;
     } else if (now - v->waits_since_ns >= STUCK_MS * NS_PER_MS) {
         char state = state_of_process(v);
         if (state == 'D')

@@ -22,7 +22,7 @@ enum {
 #define PAUSE_NS (100 * NS_PER_MS)
 /* A shorter watch without an event counts as a failure: a server may end each watch at once. */
 #define LASTED_NS (5 * NS_PER_SECOND)
-#define TOLD_AGAIN_NS (60 * NS_PER_SECOND)
+#define REPORT_AGAIN_NS (60 * NS_PER_SECOND)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
@@ -51,10 +51,10 @@ static void fail(struct kube_informer *i, const struct err *err)
     uint64_t cap = i->list_failed && err->code == ERR_NO_SPACE ? LIMIT_BACKOFF_CAP_NS : BACKOFF_CAP_NS;
     uint64_t wait = clock_backoff_ns(++i->failures, BACKOFF_BASE_NS, cap) + PAUSE_NS;
     pause_for(i, wait);
-    if (err->code == i->told_code && now - i->told_ns < TOLD_AGAIN_NS)
+    if (err->code == i->reported_code && now - i->reported_ns < REPORT_AGAIN_NS)
         return;
-    i->told_code = err->code;
-    i->told_ns = now;
+    i->reported_code = err->code;
+    i->reported_ns = now;
     if (i->options.on_error && err->code != ERR_CANCELLED)
         i->options.on_error(i->options.ctx, err, wait);
 }
@@ -63,7 +63,7 @@ static void went_well(struct kube_informer *i)
 {
     i->failures = 0;
     i->useless = 0;
-    i->told_code = 0;
+    i->reported_code = 0;
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void on_listed(void *ctx, struct kube_reply *r)
     }
     informer_copy_sweep(i);
     remember_version(i, r->object);
-    i->told_code = 0; /* but not `failures`: a list without a watch is not enough */
+    i->reported_code = 0; /* but not `failures`: a list without a watch is not enough */
     if (!atomic_exchange(&i->synced, true) && i->options.on_synced)
         i->options.on_synced(i->options.ctx);
     pause_for(i, 0);

@@ -35,8 +35,8 @@ struct kube_informer {
     struct err err;
     struct metric_series *over_limit; /* 1: more objects than objects_max; NULL: decides_nothing */
     struct metric_series *count;      /* objects of the copy; NULL: likewise */
-    enum err_code told_code;          /* the last reported error, and when */
-    uint64_t told_ns;
+    enum err_code reported_code;      /* the last reported error, and when */
+    uint64_t reported_ns;
     atomic_bool synced; /* the copy has all objects */
 
     pthread_mutex_t lock; /* guards the fields below; the loop alone writes, and reads without it */

@@ -62,8 +62,8 @@ void claim_events_done(struct populate *p)
 }
 
 /* Sends the event to the pods in the list that use the claim; returns whether there is one. */
-static bool tell_listed(struct populate *p, const json *list, const struct kube_ref *claim,
-                        const struct populate_event *what)
+static bool report_by_list(struct populate *p, const json *list, const struct kube_ref *claim,
+                           const struct populate_event *what)
 {
     bool found = false;
     const json *pods = json_at(list, "items");
@@ -80,16 +80,16 @@ static bool tell_listed(struct populate *p, const json *list, const struct kube_
     return found;
 }
 
-/* Like tell_listed(), with the stored list. False: it was taken before `since_ns`, or is outdated, or missing. */
-static bool tell_kept(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      uint64_t since_ns, bool *ret_found)
+/* Like report_by_list(), with the stored list. False: it was taken before `since_ns`, or is outdated, or missing. */
+static bool report_by_stored_list(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                                  uint64_t since_ns, bool *ret_found)
 {
     struct pod_list *l;
     auto_lock(&p->pods_lock);
     uint64_t now_ns = clock_now_ns();
     list_foreach (&p->pod_lists, l, node) {
         if (l->taken_ns >= since_ns && now_ns - l->taken_ns < NO_POD_NS && str_eq(str_of(l->ns), claim->ns)) {
-            *ret_found = tell_listed(p, l->list, claim, what);
+            *ret_found = report_by_list(p, l->list, claim, what);
             return true;
         }
     }
@@ -112,8 +112,8 @@ static void keep_pods(struct populate *p, struct str ns, json *own_list, uint64_
 }
 
 /* The same with a new list. False: the limits do not allow it, or it failed. */
-static bool tell_new(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                     bool *ret_found)
+static bool report_by_new_list(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                               bool *ret_found)
 {
     uint64_t now_ns = clock_now_ns();
     json *list = NULL;
@@ -124,17 +124,18 @@ static bool tell_new(struct populate *p, const struct kube_ref *claim, const str
                              .fence = p->o.lease};
     if (!populate_may_list(p, claim->ns) || kube_call(p->o.kube, &q, &list, ERR_IGNORED) < 0)
         return false;
-    *ret_found = tell_listed(p, list, claim, what);
+    *ret_found = report_by_list(p, list, claim, what);
     keep_pods(p, claim->ns, list, now_ns);
     return true;
 }
 
 /* A list of the time before `since_ns` may lack a pod, and is enough only if it has one. False: no list was enough. */
-static bool tell_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
-                      uint64_t since_ns, bool *ret_found)
+static bool report_to_pods(struct populate *p, const struct kube_ref *claim, const struct populate_event *what,
+                           uint64_t since_ns, bool *ret_found)
 {
-    return tell_kept(p, claim, what, since_ns, ret_found) || tell_new(p, claim, what, ret_found) ||
-           (tell_kept(p, claim, what, 0, ret_found) && *ret_found);
+    return report_by_stored_list(p, claim, what, since_ns, ret_found) ||
+           report_by_new_list(p, claim, what, ret_found) ||
+           (report_by_stored_list(p, claim, what, 0, ret_found) && *ret_found);
 }
 
 void populate_event_send(struct populate *p, const struct kube_ref *about, const struct populate_event *what)
@@ -150,7 +151,7 @@ static bool send(struct populate *p, struct key_state *m, const struct kube_ref 
     bool found = false, is_same = m && m->pods_reason && strcmp(m->pods_reason, what->reason) == 0;
     if (is_same && now_ns < m->pods_due_ns)
         return true;
-    bool has_looked = tell_pods(p, claim, what, is_same ? 0 : now_ns, &found);
+    bool has_looked = report_to_pods(p, claim, what, is_same ? 0 : now_ns, &found);
     if (found || !what->concerns)
         populate_event_send(p, claim, what);
     if (!m)
@@ -209,7 +210,7 @@ void claim_events_finish(struct populate *p, struct key_state *m, const struct k
     bool found = false;
     while (m->unlisted_count > 0) {
         const struct unlisted_event *u = list_first(&m->unlisted, struct unlisted_event, node);
-        if (!tell_pods(p, claim, &u->what, u->since_ns, &found))
+        if (!report_to_pods(p, claim, &u->what, u->since_ns, &found))
             return;
         drop_first(m);
     }

@@ -256,16 +256,16 @@ static bool is_awaited(struct key_state *m, enum claim_event event)
 static void send_event(const struct claim_view *v, struct key_state *m, struct claim_step step)
 {
     const struct kube_ref about = claim_ref(&v->pair.target);
-    struct populate_event told = {.warning = true, .reason = claim_event_reason(step.event)};
+    struct populate_event report = {.warning = true, .reason = claim_event_reason(step.event)};
     struct err err;
     char line[ERR_LINE_MAX];
-    told.concerns = step.event == CLAIM_EVENT_POD_UNSCHEDULED ? claim_pod_names_node : NULL;
+    report.concerns = step.event == CLAIM_EVENT_POD_UNSCHEDULED ? claim_pod_names_node : NULL;
     (void)describe(v, step.event, &err);
-    snprintf(told.text, sizeof told.text, "%s", err_line(&err, line, sizeof line));
+    snprintf(report.text, sizeof report.text, "%s", err_line(&err, line, sizeof line));
     if (step.action == CLAIM_NOTHING)
-        claim_event_repeat(v->p, m, &about, &told);
+        claim_event_repeat(v->p, m, &about, &report);
     else
-        claim_event_send(v->p, m, &about, &told);
+        claim_event_send(v->p, m, &about, &report);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

@@ -60,7 +60,7 @@ struct job_args {
     bool new_connection; /* a reply to this request was malformed: its connection may have bytes of it left */
     bool patient;
     bool is_of_write; /* HEAD: a part of a write, which retries it */
-    void (*on_head)(void *ctx, const struct store_object *told);
+    void (*on_head)(void *ctx, const struct store_object *object);
     int (*on_data)(void *ctx, const char *bytes, size_t len);
 };
 

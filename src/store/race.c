@@ -115,9 +115,9 @@ struct store_job *job_settle(struct store_job *j)
         win(j);
     if (!rival->race.is_over)
         return NULL; /* a failure waits: the other attempt may succeed */
-    struct store_job *told = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
-    told->reply.requests = j->reply.requests + rival->reply.requests;
-    told->reply.hedged = true;
-    telemetry_hedge(j->store->telemetry, told->reply.code < 0 ? "failed" : told->race.second ? "won" : "lost");
-    return told;
+    struct store_job *reported = j->race.lost ? rival : rival->race.lost ? j : j->race.second ? rival : j;
+    reported->reply.requests = j->reply.requests + rival->reply.requests;
+    reported->reply.hedged = true;
+    telemetry_hedge(j->store->telemetry, reported->reply.code < 0 ? "failed" : reported->race.second ? "won" : "lost");
+    return reported;
 }

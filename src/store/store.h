@@ -201,7 +201,7 @@ struct store_get {
     void *ctx;
     /* Called with the object as the headers describe it, before the first byte. Its digest selects the hash to
      * compute (HASH_NONE: none). Not called for errors. May be NULL. */
-    void (*on_head)(void *ctx, const struct store_object *told);
+    void (*on_head)(void *ctx, const struct store_object *object);
     /* Delivers bytes in order, never more than `len` in total. Returns 0, WEB_PAUSE, or a negative code to abort. */
     int (*on_data)(void *ctx, const char *bytes, size_t len);
     /* code 0 only if exactly `len` bytes were delivered. */

@@ -40,10 +40,10 @@ struct local_job {
     int code;
     int abandoned; /* the code of a job whose temporary is being removed */
     struct err err;
-    bool running; /* a visit is under way */
-    bool told;    /* on_head was called */
-    bool paused;  /* the reader said WEB_PAUSE */
-    bool waiting; /* the timer is set */
+    bool running;       /* a visit is under way */
+    bool head_reported; /* on_head was called */
+    bool paused;        /* the reader said WEB_PAUSE */
+    bool waiting;       /* the timer is set */
     struct timer pause;
     uint64_t visit_ns;
     uint64_t first_visit_ns;

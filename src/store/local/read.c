@@ -105,9 +105,9 @@ static int visit_read(struct local_job *j, struct err *err)
 static void give(struct local_job *j)
 {
     const struct job_args *a = &j->job.args;
-    if (!j->told && a->on_head)
+    if (!j->head_reported && a->on_head)
         a->on_head(j->job.ctx, &j->job.reply.object);
-    j->told = true;
+    j->head_reported = true;
     int r = j->filled ? a->on_data(j->job.ctx, j->buf, j->filled) : 0;
     if (r == WEB_PAUSE) {
         j->paused = true;

@@ -198,7 +198,7 @@ int s3_late_status(struct store_call *c, int status)
 
 /* A wrong region gets 301, 307 while the bucket is new, or 400 with the right region in the document (for HEAD in its
  * headers). */
-static struct str told_region(const struct store_call *c, int status, const struct s3_reply *a)
+static struct str named_region(const struct store_call *c, int status, const struct s3_reply *a)
 {
     struct str region = call_answer_header(c, "x-amz-bucket-region");
     bool is_bare = status == 400 && str_eq(str_of(c->method), STR("HEAD"));
@@ -209,10 +209,10 @@ static struct str told_region(const struct store_call *c, int status, const stru
 }
 
 /* The bucket's endpoint according to the reply, if the redirect may be followed. */
-static void told_place(const struct store_call *c, int status, const struct s3_reply *a, struct redirect *ret)
+static void named_place(const struct store_call *c, int status, const struct s3_reply *a, struct redirect *ret)
 {
     struct s3 *s3 = c->job.store->self;
-    struct str region = told_region(c, status, a), location = call_answer_header(c, "location");
+    struct str region = named_region(c, status, a), location = call_answer_header(c, "location");
     char aws[TRUST_URL_MAX];
     struct endpoint from;
     pthread_mutex_lock(&s3->lock);
@@ -382,7 +382,7 @@ void s3_refused(struct store_call *c, int status)
         return;
     }
     struct redirect place;
-    told_place(c, status, a, &place);
+    named_place(c, status, a, &place);
     if (move_to(c, &place)) {
         call_go(c, c->steps);
         return;
