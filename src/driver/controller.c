@@ -55,7 +55,7 @@ static struct csi_volume volume_of(const struct driver *d, const char *id, uint6
 static int create(void *ctx, struct rpc_call *call, const struct csi_create *q, struct csi_volume *ret, struct err *err)
 {
     struct driver *d = ctx;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     struct pool *p;
     int r = check_topology(d, q, err);
@@ -112,7 +112,7 @@ static int expand(void *ctx, const struct volume_id *id, const Csi__V1__Capacity
 static int modify(void *ctx, const struct volume_id *id, struct csi_pairs pairs, struct err *err)
 {
     auto_volume v = NULL;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     struct pool *p;
     int r = driver_lock_volume(ctx, id, &lock, &p, &v, err);
     if (r < 0)

@@ -54,7 +54,7 @@ static int expand(void *ctx, const struct volume_id *id, const char *path, const
                   uint64_t *ret_bytes, struct err *err)
 {
     struct driver *d = ctx;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     struct pool *p;
     uint64_t limit;

@@ -127,7 +127,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
 {
     struct driver *d = ctx;
     auto_volume v = NULL;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_record before = {0}, have = {0};
     auto_pending_publish pending = {0};
     struct pool *p;
@@ -211,7 +211,7 @@ static int unpublish(struct driver *d, const struct volume *v, struct record *ha
 int driver_unpublish(void *ctx, const struct volume_id *id, const char *path, struct err *err)
 {
     struct driver *d = ctx;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     auto_record have = {0};
     struct pool *p;

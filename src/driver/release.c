@@ -293,7 +293,7 @@ int driver_admit(struct driver *d, const struct volume *v, struct record *have, 
 
 int driver_release_volume(struct driver *d, const struct release_order *o, enum release_step *ret, struct err *err)
 {
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_with(release_done) struct release w = {.d = d, .order = o};
     enum release_step step;
     int r = advance(&w, &lock, &step, err);
@@ -380,7 +380,7 @@ int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, 
 {
     /* Each call requests the release. The content of a missing disk is unknown. */
     struct release_order o = {.id = id, .is_committed = true, .owes_if_absent = true};
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_with(release_done) struct release w = {.d = ctx, .order = &o, .call = call};
     enum release_step step;
     int r = advance(&w, &lock, &step, err);

@@ -154,7 +154,7 @@ static int check_directory(const char *path, struct err *err)
 int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err)
 {
     struct driver *d = ctx;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     auto_record want = {.read_only = q->read_only, .has_group = q->has_group, .group = q->group};
     struct pool *p;
@@ -206,7 +206,7 @@ static int unstage(struct driver *d, const struct volume *v, const struct record
 int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err)
 {
     struct driver *d = ctx;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     auto_record have = {0};
     struct pool *p;

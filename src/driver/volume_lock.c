@@ -52,7 +52,7 @@ int volume_lock_take(struct volume_locks *l, const char *key, struct volume_lock
     pthread_mutex_unlock(&l->lock);
     if (taken || slot == VOLUME_LOCKS_MAX)
         return locked(key[0] == '/' ? key + 1 : key, err);
-    *ret = (struct volume_lock){.locks = l, .slot = slot};
+    *ret = (struct volume_lock){.locks = l, .slot = slot, .file = -1};
     return 0;
 }
 
@@ -75,12 +75,10 @@ int volume_lock_file(struct volume_lock *l, int dir, const char *path, struct er
 
 void volume_lock_release(struct volume_lock *l)
 {
-    if (l->file > 0) {
-        /* close() alone would not unlock: a child of another thread has a copy of the descriptor until its exec. */
+    /* Closing alone would not unlock: a child of another thread has a copy of the descriptor until its exec. */
+    if (l->file >= 0)
         flock(l->file, LOCK_UN);
-        close(l->file);
-        l->file = 0;
-    }
+    fd_close(&l->file);
     if (!l->locks)
         return;
     pthread_mutex_lock(&l->locks->lock);

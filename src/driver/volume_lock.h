@@ -19,8 +19,9 @@ struct volume_locks {
 struct volume_lock {
     struct volume_locks *locks; /* borrowed; NULL: not locked */
     size_t slot;
-    int file; /* owned; the lock file in the volume's directory; 0: none */
+    int file; /* owned; the lock file in the volume's directory; -1: none */
 };
+#define NO_VOLUME_LOCK ((struct volume_lock){.file = -1})
 
 void volume_locks_init(struct volume_locks *l);
 void volume_locks_done(struct volume_locks *l);

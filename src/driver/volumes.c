@@ -31,7 +31,7 @@ struct pool *driver_pool_named(const struct driver *d, const char *name)
 int driver_create_volume(struct driver *d, struct pool *p, const struct spec *want, struct err *err)
 {
     char key[VOLUME_LOCK_KEY_MAX];
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_volume v = NULL;
     snprintf(key, sizeof key, "/%.*s", VOLUME_LOCK_KEY_MAX - 2, want->name);
     int r = volume_lock_take(&d->locks, key, &lock, err);
@@ -43,7 +43,7 @@ int driver_create_volume(struct driver *d, struct pool *p, const struct spec *wa
 static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
 {
     struct keeper_status status;
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     bool mounted;
     return volume_lock_take(&d->locks, id, &lock, ERR_IGNORED) == 0 && mirror_is_connected(d->mirror) &&
            keeper_status(d->keeper_socket, id, &status, ERR_IGNORED) == -ERR_NOT_FOUND &&
@@ -99,7 +99,7 @@ static bool was_made_empty(int dir, const struct spec *known)
 
 int driver_restore_volume(struct driver *d, struct pool *p, const struct spec *known, struct err *err)
 {
-    auto_volume_lock lock = {0};
+    auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_sbuf path = SBUF(PATH_MAX);
     pool_add_volume_path(p, known->id.text, &path);
     auto_fd dir = -1;

@@ -11,7 +11,7 @@ static void second_call_for_a_volume_is_asked_to_retry(void **state)
 {
     (void)state;
     struct err err;
-    struct volume_lock first = {0}, second = {0}, other = {0};
+    struct volume_lock first = NO_VOLUME_LOCK, second = NO_VOLUME_LOCK, other = NO_VOLUME_LOCK;
     volume_locks_init(&locks);
     assert_int_equal(volume_lock_take(&locks, "v1", &first, &err), 0);
     assert_int_equal(volume_lock_take(&locks, "v1", &second, &err), -ERR_PENDING);
@@ -30,7 +30,7 @@ static void volume_locked_by_one_driver_is_busy_for_the_next_driver_of_a_roll(vo
     (void)state;
     struct err err;
     struct volume_locks others;
-    struct volume_lock first = {0}, second = {0};
+    struct volume_lock first = NO_VOLUME_LOCK, second = NO_VOLUME_LOCK;
     char path[64], thrown_away[64];
     snprintf(path, sizeof path, "%s/volume", dir_name);
     snprintf(thrown_away, sizeof thrown_away, "%s/trash", dir_name);
@@ -57,7 +57,7 @@ static void a_name_of_128_bytes_fits_and_a_longer_key_does_not(void **state)
 {
     (void)state;
     struct err err;
-    struct volume_lock lock = {0};
+    struct volume_lock lock = NO_VOLUME_LOCK;
     char key[VOLUME_LOCK_KEY_MAX + 1];
     volume_locks_init(&locks);
     memset(key, 'x', sizeof key);
@@ -74,7 +74,7 @@ static void claims_have_a_ceiling_and_come_back(void **state)
 {
     (void)state;
     struct err err;
-    struct volume_lock held[VOLUME_LOCKS_MAX] = {0}, more = {0};
+    struct volume_lock held[VOLUME_LOCKS_MAX], more = NO_VOLUME_LOCK;
     volume_locks_init(&locks);
     for (size_t i = 0; i < VOLUME_LOCKS_MAX; i++) {
         char key[16];
