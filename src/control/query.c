@@ -59,7 +59,7 @@ struct listed_volume {
 struct volume_list {
     struct listed_volume *items; /* owned; max + 1 of them */
     size_t count, max;
-    const char *after;
+    const struct volume_id *after;
 };
 
 static void volume_list_done(struct volume_list *l)
@@ -89,7 +89,7 @@ static int insert_object(void *ctx, struct str key, const json *object)
     struct str text;
     struct volume_id id;
     if (json_as_str(json_at(object, "spec.volumeID"), &text) && volume_id_parse(text, &id) &&
-        strcmp(id.text, l->after) > 0)
+        strcmp(id.text, l->after->text) > 0)
         insert(l, &id, key);
     return 0;
 }
@@ -113,13 +113,13 @@ int control_list(void *ctx, struct csi_page *page, struct err *err)
     int r = informers_have_synced(c, err);
     if (r < 0)
         return r;
-    auto_with(volume_list_done) struct volume_list l = {.max = page->max, .after = page->after};
+    auto_with(volume_list_done) struct volume_list l = {.max = page->max, .after = &page->after};
     l.items = xcalloc(l.max + 1, sizeof *l.items);
     (void)kube_informer_each(c->o.volumes, -1, STR_NULL, insert_object, &l);
     for (size_t i = 0; i < min_u64(l.count, l.max); i++)
         add_entry(c, l.items[i].key, page);
     if (l.count > l.max)
-        memcpy(page->next, l.items[l.max - 1].id.text, sizeof page->next);
+        page->next = l.items[l.max - 1].id;
     return 0;
 }
 

@@ -169,15 +169,13 @@ enum { PAGE_MAX = 1000 }; /* volumes, some 300 bytes each: below the 4 MiB that 
 static int list_page(const struct csi_service *s, struct csi_page *page, int32_t max_entries, const char *token,
                      char **ret_token, struct err *err)
 {
-    struct volume_id id;
     if (max_entries < 0)
         return err_set(err, ERR_INVALID, "max_entries %" PRId32 " is negative", max_entries);
-    if (token[0] && !volume_id_parse(str_of(token), &id))
-        return err_set(err, ERR_PENDING, "starting_token '%.64s' is invalid: list again without a token", token);
-    page->after = token;
+    if (token[0] && !volume_id_parse(str_of(token), &page->after))
+        return csi_token_invalid(token, err);
     page->max = max_entries > 0 ? min_u64((uint64_t)max_entries, PAGE_MAX) : PAGE_MAX;
     int r = s->controller->list(s->ctx, page, err);
-    *ret_token = rpc_dup(page->call, str_of(page->next));
+    *ret_token = rpc_dup(page->call, str_of(page->next.text));
     return r;
 }
 

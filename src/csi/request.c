@@ -15,6 +15,11 @@ int csi_volume_not_found(const char *id, struct err *err)
     return err_fail(err, ERR_NOT_FOUND, CIS_VOLUME_NOT_FOUND, "volume '%.128s': not found", id);
 }
 
+int csi_token_invalid(const char *token, struct err *err)
+{
+    return err_set(err, ERR_PENDING, "starting_token '%.64s' is invalid: list again without a token", token);
+}
+
 int need_id(const char *text, struct volume_id *ret, struct err *err)
 {
     int r = need_field(text, "volume_id", err);

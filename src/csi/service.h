@@ -47,9 +47,9 @@ struct csi_volume {
 
 /* One page of a list of volumes, in the order of their ids. */
 struct csi_page {
-    const char *after; /* list the ids above this one; "": all */
+    struct volume_id after; /* list the ids above this one; empty: all */
     size_t max;
-    char next[SPEC_ID_LEN + 1]; /* set by list(): the id of this page's last volume if more follow */
+    struct volume_id next; /* set by list(): the id of this page's last volume if more follow */
     struct rpc_call *call;
     void *reply;
     void (*add)(struct csi_page *page, const struct csi_volume *v, const struct health *h);
@@ -126,3 +126,5 @@ void csi_log_call(void *ctx, const char *path, const struct err *err, uint64_t t
 
 /* ERR_NOT_FOUND (CIS_VOLUME_NOT_FOUND) for the id as the caller wrote it. */
 int csi_volume_not_found(const char *id, struct err *err);
+/* ERR_PENDING for the token of a list. */
+int csi_token_invalid(const char *token, struct err *err);

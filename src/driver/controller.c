@@ -152,12 +152,12 @@ static void add_entry(struct driver *d, const struct pool_entry *e, struct csi_p
     page->add(page, &shown, &h);
 }
 
-static int list_pool(struct driver *d, struct pool *p, const char *after, struct csi_page *page, size_t *count,
-                     struct volume_id *last, struct err *err)
+static int list_pool(struct driver *d, struct pool *p, const struct volume_id *after, struct csi_page *page,
+                     size_t *count, struct volume_id *last, struct err *err)
 {
     struct pool_entry *entries;
     size_t n;
-    int r = pool_list_volumes(p, str_of(after), page->max + 1 - *count, &entries, &n, err);
+    int r = pool_list_volumes(p, after, page->max + 1 - *count, &entries, &n, err);
     if (r < 0)
         return r == -ERR_ABSENT ? 0 : r; /* the volumes of the other pools are still listed */
     for (size_t i = 0; i < n && *count < page->max; i++, ++*count) {
@@ -165,7 +165,7 @@ static int list_pool(struct driver *d, struct pool *p, const char *after, struct
         *last = entries[i].volume_id;
     }
     if (n > 0 && strcmp(entries[n - 1].volume_id.text, last->text) != 0)
-        memcpy(page->next, last->text, sizeof page->next);
+        page->next = *last;
     pool_entries_free(entries, n);
     return 0;
 }
@@ -174,20 +174,19 @@ static int list_pool(struct driver *d, struct pool *p, const char *after, struct
 static int list(void *ctx, struct csi_page *page, struct err *err)
 {
     struct driver *d = ctx;
-    struct volume_id last = {0};
-    const char *after = page->after;
+    struct volume_id after = page->after, last = after;
     size_t pool = 0, count = 0;
     int r = 0;
-    if (after[0]) {
-        struct pool *p = volume_id_parse(str_of(after), &last) ? driver_pool_of(d, &last) : NULL;
+    if (after.text[0]) {
+        struct pool *p = driver_pool_of(d, &after);
         if (!p)
-            return err_set(err, ERR_PENDING, "starting_token '%.64s' is invalid: list again without a token", after);
+            return csi_token_invalid(after.text, err);
         while (d->pools[pool] != p)
             pool++;
     }
-    for (; r == 0 && pool < d->pool_count && !page->next[0]; pool++) {
-        r = list_pool(d, d->pools[pool], after, page, &count, &last, err);
-        after = "";
+    for (; r == 0 && pool < d->pool_count && !page->next.text[0]; pool++) {
+        r = list_pool(d, d->pools[pool], &after, page, &count, &last, err);
+        after = (struct volume_id){0};
     }
     return r;
 }

@@ -45,7 +45,7 @@ static int resume_pool(struct driver *d, struct pool *p, struct err *err)
 {
     size_t count;
     struct pool_entry *entries;
-    int r = pool_list_volumes(p, STR(""), SIZE_MAX, &entries, &count, err);
+    int r = pool_list_volumes(p, &(struct volume_id){0}, SIZE_MAX, &entries, &count, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++)

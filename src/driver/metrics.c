@@ -212,7 +212,7 @@ static int add_volumes(struct driver_metrics *g, struct driver_pool_gauges *gaug
 {
     size_t count;
     struct pool_entry *entries;
-    int r = pool_list_volumes(gauges->pool, STR(""), SIZE_MAX, &entries, &count, err);
+    int r = pool_list_volumes(gauges->pool, &(struct volume_id){0}, SIZE_MAX, &entries, &count, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < gauges->phase_count; i++)

@@ -44,12 +44,12 @@ static void on_page(void *ctx, json **own_items)
 /* Volumes without an order are kept: the API server may have been restored from a backup. */
 static uint64_t count_unknown(struct agent *a, struct pool *p, bool log)
 {
-    char after[SPEC_ID_LEN + 1] = "";
+    struct volume_id after = {0};
     size_t count = 0;
     uint64_t unknown = 0;
     do {
         struct pool_entry *entries;
-        if (pool_list_volumes(p, str_of(after), PAGE, &entries, &count, ERR_IGNORED) < 0)
+        if (pool_list_volumes(p, &after, PAGE, &entries, &count, ERR_IGNORED) < 0)
             return unknown;
         for (size_t i = 0; i < count; i++) {
             if (orders_has(a->orders, entries[i].name))
@@ -61,7 +61,7 @@ static uint64_t count_unknown(struct agent *a, struct pool *p, bool log)
                       entries[i].volume_id.text, "name", entries[i].name, "pool", pool_name(p), NULL);
         }
         if (count > 0)
-            memcpy(after, entries[count - 1].volume_id.text, sizeof after);
+            after = entries[count - 1].volume_id;
         pool_entries_free(entries, count);
     } while (count == PAGE);
     return unknown;

@@ -322,8 +322,8 @@ void pool_entries_free(struct pool_entry *own_entries, size_t count)
     free(own_entries);
 }
 
-int pool_list_volumes(struct pool *p, struct str after, size_t max, struct pool_entry **ret, size_t *ret_count,
-                      struct err *err)
+int pool_list_volumes(struct pool *p, const struct volume_id *after, size_t max, struct pool_entry **ret,
+                      size_t *ret_count, struct err *err)
 {
     int r = pool_lock(p, err);
     if (r < 0)
@@ -332,7 +332,7 @@ int pool_list_volumes(struct pool *p, struct str after, size_t max, struct pool_
     size_t count = 0;
     for (size_t i = 0; i < p->ledger.count && count < max; i++) {
         const struct ledger_entry *e = &p->ledger.entries[i];
-        if (e->state == LEDGER_MAKING || str_cmp(str_of(e->volume_id.text), after) <= 0)
+        if (e->state == LEDGER_MAKING || strcmp(e->volume_id.text, after->text) <= 0)
             continue;
         list[count].volume_id = e->volume_id;
         list[count].name = str_dup(str_of(e->name));

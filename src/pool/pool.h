@@ -118,8 +118,8 @@ struct pool_entry {
     char *name; /* owned */
     uint64_t capacity_bytes;
 };
-/* Up to `max` volumes with ids above `after` ("": from the start), in the order of ids. */
-must_check int pool_list_volumes(struct pool *p, struct str after, size_t max, struct pool_entry **ret,
+/* Up to `max` volumes with ids above `after` (empty: from the start), in the order of ids. */
+must_check int pool_list_volumes(struct pool *p, const struct volume_id *after, size_t max, struct pool_entry **ret,
                                  size_t *ret_count, struct err *err);
 void pool_entries_free(struct pool_entry *own_entries, size_t count);
 

@@ -167,7 +167,8 @@ static void the_same_name_gives_the_same_volume_or_an_error(void **state)
 static void volumes_are_listed_in_pages(void **state)
 {
     (void)state;
-    char name[16], last[SPEC_ID_LEN + 1] = "";
+    char name[16];
+    struct volume_id last = {0};
     size_t seen = 0, count;
     mkdir(at("pages"), 0755);
     auto_pool p = open_pool(at("pages"));
@@ -177,10 +178,10 @@ static void volumes_are_listed_in_pages(void **state)
     }
     do {
         struct pool_entry *page = NULL;
-        must(pool_list_volumes(p, str_of(last), 2, &page, &count, &err));
+        must(pool_list_volumes(p, &last, 2, &page, &count, &err));
         for (size_t i = 0; i < count; i++) {
-            assert_true(strcmp(page[i].volume_id.text, last) > 0);
-            memcpy(last, page[i].volume_id.text, sizeof last);
+            assert_true(strcmp(page[i].volume_id.text, last.text) > 0);
+            last = page[i].volume_id;
             assert_int_equal(page[i].capacity_bytes, 16 * MIB);
             must(pool_delete_volume(p, &page[i].volume_id, &err));
             seen++;
@@ -230,7 +231,7 @@ static void a_volume_with_a_damaged_record_is_kept_counted_and_deletable(void **
     auto_volume none = NULL;
     must_fail(ERR_CORRUPT, 2005, pool_find_volume(p, &id, &none, &err));
     must_fail(ERR_CORRUPT, 2005, pool_attach_volume(p, &id, &err));
-    must(pool_list_volumes(p, STR(""), 10, &page, &count, &err));
+    must(pool_list_volumes(p, &(struct volume_id){0}, 10, &page, &count, &err));
     assert_int_equal(count, 1);
     pool_entries_free(page, count);
     must(pool_delete_volume(p, &id, &err));

@@ -83,7 +83,7 @@ static uint64_t fill_all(struct pool *p, size_t *ret_count)
     struct pool_entry *list = NULL;
     size_t count = 0;
     uint64_t sum = 0;
-    must(pool_list_volumes(p, STR(""), 1000, &list, &count, &err));
+    must(pool_list_volumes(p, &(struct volume_id){0}, 1000, &list, &count, &err));
     for (size_t i = 0; i < count; i++) {
         auto_volume v = NULL;
         struct volume_usage u;

@@ -103,7 +103,7 @@ static inline size_t check_pool(uint64_t *ret_capacity)
     assert_int_equal(entries_of("making"), 0);
     assert_int_equal(entries_of("trash"), 0);
     must(pool_usage(p, &u, &err));
-    must(pool_list_volumes(p, STR(""), 10, &list, &count, &err));
+    must(pool_list_volumes(p, &(struct volume_id){0}, 10, &list, &count, &err));
     assert_int_equal(u.volumes, count);
     assert_in_range(count, 0, 1);
     *ret_capacity = 0;
