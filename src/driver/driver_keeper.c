@@ -227,9 +227,9 @@ void driver_keeper_stop(struct driver_keeper *own_k)
 
 /* ---- mounts ------------------------------------------------------------------------------------------------------ */
 
-void driver_keeper_wait_for_mirror(struct driver_keeper *k, const char *id)
+void driver_keeper_wait_for_mirror(struct driver_keeper *k, const struct volume_id *id)
 {
-    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; !mirror_holds(k->mirror, id) && clock_now_ns() < end_ns;)
+    for (uint64_t end_ns = clock_now_ns() + MIRROR_NS; !mirror_holds(k->mirror, id->text) && clock_now_ns() < end_ns;)
         clock_sleep(ANSWER_NS);
 }
 
@@ -253,15 +253,15 @@ int driver_keeper_mount(struct driver_keeper *k, const struct spec *s, const cha
     return r < 0 ? r : keeper_mount(k->socket, &m, err);
 }
 
-int driver_keeper_unmount(struct driver_keeper *k, const char *id, const char *path, struct err *err)
+int driver_keeper_unmount(struct driver_keeper *k, const struct volume_id *id, const char *path, struct err *err)
 {
-    int r = keeper_unmount(k->socket, id, UNMOUNT_MS, err);
+    int r = keeper_unmount(k->socket, id->text, UNMOUNT_MS, err);
     /* The keeper died, but the mirror has its descriptors: the next keeper gets the mount and must unmount it. */
     if (r == -ERR_AGAIN && mirror_volumes(k->mirror) > 0 && ensure_keeper(k, err) == 0)
-        r = keeper_unmount(k->socket, id, UNMOUNT_MS, err);
+        r = keeper_unmount(k->socket, id->text, UNMOUNT_MS, err);
     /* A keeper that Kubernetes restarts gets the mount too: retry later. */
     if (r != -ERR_AGAIN || (!k->program && mirror_volumes(k->mirror) > 0))
         return r;
-    log_err(LOG_WARN, "no keeper to unmount a volume", err, "volume", id, "path", path, NULL);
+    log_err(LOG_WARN, "no keeper to unmount a volume", err, "volume", id->text, "path", path, NULL);
     return 0;
 }

@@ -23,7 +23,8 @@ must_check int driver_keeper_mount(struct driver_keeper *k, const struct spec *s
 
 /* Waits until the mirror holds the mount's descriptors too: without them the keeper's death would end the mount.
  * Gives up after some seconds, because the mount works anyway. */
-void driver_keeper_wait_for_mirror(struct driver_keeper *k, const char *id);
+void driver_keeper_wait_for_mirror(struct driver_keeper *k, const struct volume_id *id);
 
 /* Without a keeper at most a dead mount is left at `path`, which the caller must unmount. */
-must_check int driver_keeper_unmount(struct driver_keeper *k, const char *id, const char *path, struct err *err);
+must_check int driver_keeper_unmount(struct driver_keeper *k, const struct volume_id *id, const char *path,
+                                     struct err *err);

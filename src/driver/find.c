@@ -116,7 +116,7 @@ int driver_request_job(struct driver *d, const struct volume *v, enum job_kind k
                        struct driver_job_view *ret, struct err *err)
 {
     if (d->jobs)
-        return jobs_request(d->jobs, v->spec->id.text, v->path, kind, fresh, ret, err);
+        return jobs_request(d->jobs, &v->spec->id, v->path, kind, fresh, ret, err);
     *ret = (struct driver_job_view){.state = child_lives(kind, v->path) ? JOB_RUNNING : JOB_FAILED};
     return 0;
 }

@@ -24,7 +24,8 @@ enum { ASKS_MAX = 4 }; /* without an answer; then the process is killed */
 
 struct driver_job {
     struct list_node in_jobs;
-    char *id, *path; /* owned */
+    struct volume_id id;
+    char *path; /* owned */
     enum job_kind kind;
     enum driver_job_state state;
     bool again;          /* run again when it ends */
@@ -96,20 +97,20 @@ static void job_ended(struct jobs *j, struct driver_job *job, bool succeeded)
     }
 }
 
-static struct driver_job *find_job(struct jobs *j, const char *id, enum job_kind kind)
+static struct driver_job *find_job(struct jobs *j, const struct volume_id *id, enum job_kind kind)
 {
     struct driver_job *job;
     list_foreach (&j->all, job, in_jobs)
-        if (strcmp(job->id, id) == 0 && (job->kind == JOB_HYDRATE) == (kind == JOB_HYDRATE))
+        if (strcmp(job->id.text, id->text) == 0 && (job->kind == JOB_HYDRATE) == (kind == JOB_HYDRATE))
             return job;
     return NULL;
 }
 
-static struct driver_job *add_job(struct jobs *j, const char *id, const char *path, enum job_kind kind)
+static struct driver_job *add_job(struct jobs *j, const struct volume_id *id, const char *path, enum job_kind kind)
 {
     struct driver_job *job = xcalloc(1, sizeof *job);
-    *job = (struct driver_job){.kind = kind, .state = JOB_QUEUED, .at_ns = clock_now_ns(), .child = NO_CHILD};
-    job->id = str_dup(str_of(id));
+    *job =
+        (struct driver_job){.id = *id, .kind = kind, .state = JOB_QUEUED, .at_ns = clock_now_ns(), .child = NO_CHILD};
     job->path = str_dup(str_of(path));
     list_add_first(&j->all, &job->in_jobs);
     j->count++;
@@ -119,7 +120,6 @@ static struct driver_job *add_job(struct jobs *j, const char *id, const char *pa
 static void job_free(struct driver_job *job)
 {
     child_close(&job->child);
-    free(job->id);
     free(job->path);
     free(job);
 }
@@ -163,7 +163,7 @@ static void job_started(struct jobs *j, struct driver_job *job, struct child own
     job->pinned = false;
     pthread_mutex_unlock(&j->lock);
     bool ours = own_child.fd >= 0;
-    log_event(LOG_INFO, ours ? "job started" : "job found running", "job", kind_name(job->kind), "volume", job->id,
+    log_event(LOG_INFO, ours ? "job started" : "job found running", "job", kind_name(job->kind), "volume", job->id.text,
               "pid", ours ? log_u64((uint64_t)own_child.pid) : NULL, NULL);
 }
 
@@ -182,7 +182,7 @@ static void start_job(struct jobs *j, struct driver_job *job)
         job_started(j, job, child);
         return;
     }
-    log_err(LOG_ERROR, "job cannot be started", &err, "job", kind_name(job->kind), "volume", job->id, NULL);
+    log_err(LOG_ERROR, "job cannot be started", &err, "job", kind_name(job->kind), "volume", job->id.text, NULL);
     auto_lock(&j->lock);
     if (job->state == JOB_FAILED)
         job_become(j, job, JOB_QUEUED);
@@ -205,7 +205,7 @@ static bool has_ended(struct driver_job *job)
     if (!child_reap(&job->child, &how))
         return false;
     log_event(how.si_code == CLD_EXITED && how.si_status == 0 ? LOG_INFO : LOG_WARN, "job ended", "job",
-              kind_name(job->kind), "volume", job->id, how.si_code == CLD_EXITED ? "exit" : "signal",
+              kind_name(job->kind), "volume", job->id.text, how.si_code == CLD_EXITED ? "exit" : "signal",
               log_u64((uint64_t)how.si_status), NULL);
     return true;
 }
@@ -234,7 +234,7 @@ static void ask_job(struct jobs *j, struct driver_job *job)
     bool is_frozen = probe_ask(job_kind_verb(job->kind), job->path, &err) == -ERR_TIMEOUT;
     unsigned unanswered = is_frozen ? job->unanswered + 1 : 0;
     if (unanswered == ASKS_MAX) {
-        log_err(LOG_WARN, "a job is killed", &err, "job", kind_name(job->kind), "volume", job->id, NULL);
+        log_err(LOG_WARN, "a job is killed", &err, "job", kind_name(job->kind), "volume", job->id.text, NULL);
         child_signal_all(job->kind, job->path, SIGKILL);
         unanswered = 0;
     }
@@ -375,7 +375,7 @@ static void apply_request(struct jobs *j, struct driver_job *job, enum job_kind 
         job_become(j, job, JOB_QUEUED);
 }
 
-int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind kind, bool fresh,
+int jobs_request(struct jobs *j, const struct volume_id *id, const char *path, enum job_kind kind, bool fresh,
                  struct driver_job_view *ret, struct err *err)
 {
     pthread_mutex_lock(&j->lock);
@@ -391,20 +391,20 @@ int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind
     }
     pthread_mutex_unlock(&j->lock);
     if (!job)
-        return err_set(err, ERR_AGAIN, "volume '%s': cannot start a job: %d volumes have one, which is the maximum", id,
-                       JOBS_MAX);
+        return err_set(err, ERR_AGAIN, "volume '%s': cannot start a job: %d volumes have one, which is the maximum",
+                       id->text, JOBS_MAX);
     wake(j);
     return 0;
 }
 
 /* Marks the volume's jobs as not requested; returns how many are left. */
-static unsigned mark_ending(struct jobs *j, const char *id)
+static unsigned mark_ending(struct jobs *j, const struct volume_id *id)
 {
     unsigned left = 0;
     struct driver_job *job;
     auto_lock(&j->lock);
     list_foreach (&j->all, job, in_jobs)
-        if (strcmp(job->id, id) == 0) {
+        if (strcmp(job->id.text, id->text) == 0) {
             job->ending = true;
             job->again = false;
             left++;
@@ -424,7 +424,7 @@ static void wait_for_change(struct jobs *j, uint64_t wait_ns)
     clock_cond_wait(&j->changed, &j->lock, until_ns);
 }
 
-int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
+int jobs_end(struct jobs *j, const struct volume_id *id, const char *path, struct err *err)
 {
     uint64_t began_ns = clock_now_ns();
     bool killed = false, signalled = false;
@@ -432,7 +432,7 @@ int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err)
         uint64_t waited_ns = clock_now_ns() - began_ns;
         int signal = waited_ns >= TERM_NS ? SIGKILL : SIGTERM;
         if (waited_ns >= END_NS)
-            return err_set(err, ERR_TIMEOUT, "volume '%s': one of its jobs has not ended", id);
+            return err_set(err, ERR_TIMEOUT, "volume '%s': one of its jobs has not ended", id->text);
         if (!signalled || (signal == SIGKILL && !killed)) {
             child_signal_all(JOB_HYDRATE, path, signal);
             child_signal_all(JOB_EXPORT_RELEASE, path, signal);

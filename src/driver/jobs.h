@@ -6,6 +6,7 @@
  * again with growing delays. */
 #pragma once
 
+#include "spec/id.h"
 #include "spec/job_kind.h"
 #include "util/err.h"
 #include "util/str.h"
@@ -36,11 +37,11 @@ void jobs_stop(struct jobs *j);
 /* Requests work on the volume `id` in the directory `path`, whose disk is attached: starts it unless it runs, waits for
  * a retry or is done. An export for release replaces a failed one for unpublish, and waits for a running one. `fresh`:
  * run it once more even if it is done or runs. */
-must_check int jobs_request(struct jobs *j, const char *id, const char *path, enum job_kind kind, bool fresh,
-                            struct driver_job_view *ret, struct err *err);
+must_check int jobs_request(struct jobs *j, const struct volume_id *id, const char *path, enum job_kind kind,
+                            bool fresh, struct driver_job_view *ret, struct err *err);
 
 /* Withdraws the volume's jobs: SIGTERM, after 2 s SIGKILL. Returns when none of them runs, those of an earlier
  * driver included. ERR_TIMEOUT if one still runs after 10 s. */
-must_check int jobs_end(struct jobs *j, const char *id, const char *path, struct err *err);
+must_check int jobs_end(struct jobs *j, const struct volume_id *id, const char *path, struct err *err);
 
 unsigned jobs_running(struct jobs *j); /* for tests and metrics */

@@ -15,7 +15,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the fields below, and the entries of the list */
 static struct list pendings;
 
-void pending_publish_begin(struct pending_publish *w, const char *id, const char *target)
+void pending_publish_begin(struct pending_publish *w, const struct volume_id *id, const char *target)
 {
     auto_lock(&lock);
     *w = (struct pending_publish){.id = id, .target = target, .is_in = true};
@@ -31,35 +31,35 @@ void pending_publish_end(struct pending_publish *w)
     w->is_in = false;
 }
 
-/* Finds the calls for a volume, or at a path; the other argument is empty. */
-static void cancel(const char *id, const char *target, enum publish_state why)
+/* Finds the calls for a volume, or at a path; the other argument is NULL. */
+static void cancel(const struct volume_id *id, const char *target, enum publish_state why)
 {
     struct pending_publish *w;
     auto_lock(&lock);
     list_foreach (&pendings, w, in_all)
-        if (strcmp(w->id, id) == 0 || strcmp(w->target, target) == 0)
+        if ((id && strcmp(w->id->text, id->text) == 0) || (target && strcmp(w->target, target) == 0))
             w->state = why;
 }
 
-void pending_publish_cancel_volume(const char *id)
+void pending_publish_cancel_volume(const struct volume_id *id)
 {
-    cancel(id, "", PUBLISH_VOLUME_RELEASING);
+    cancel(id, NULL, PUBLISH_VOLUME_RELEASING);
 }
 
 void pending_publish_cancel_target(const char *target)
 {
-    cancel("", target, PUBLISH_TARGET_UNPUBLISHED);
+    cancel(NULL, target, PUBLISH_TARGET_UNPUBLISHED);
 }
 
-int pending_publish_releasing(const char *id, struct err *err)
+int pending_publish_releasing(const struct volume_id *id, struct err *err)
 {
-    return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", id);
+    return err_fail(err, ERR_BUSY, CIS_VOLUME_RELEASING, "volume '%s': being released", id->text);
 }
 
-static int pod_has_gone(const char *id, struct err *err)
+static int pod_has_gone(const struct volume_id *id, struct err *err)
 {
     return err_fail(err, ERR_AGAIN, CIS_PUBLISH_CANCELLED, "volume '%s': publish cancelled: its pod is being deleted",
-                    id);
+                    id->text);
 }
 
 int pending_publish_check(const struct pending_publish *w, struct err *err)

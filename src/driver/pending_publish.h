@@ -8,12 +8,13 @@
 /* A running NodePublishVolume. A release of the volume or an unpublish of the path cancels it. */
 enum publish_state { PUBLISH_WAITING, PUBLISH_VOLUME_RELEASING, PUBLISH_TARGET_UNPUBLISHED };
 struct pending_publish {
-    const char *id, *target; /* borrowed */
+    const struct volume_id *id; /* borrowed */
+    const char *target;         /* borrowed */
     enum publish_state state;
     bool is_in;
     struct list_node in_all;
 };
-void pending_publish_begin(struct pending_publish *w, const char *id, const char *target);
+void pending_publish_begin(struct pending_publish *w, const struct volume_id *id, const char *target);
 void pending_publish_end(struct pending_publish *w); /* may run twice */
 #define auto_pending_publish auto_with(pending_publish_end) struct pending_publish
 
@@ -29,9 +30,9 @@ must_check int pending_publish_check(const struct pending_publish *w, struct err
 must_check int pending_publish_wait(struct driver *d, struct rpc_call *call, const struct volume *v,
                                     const struct pending_publish *w, struct err *err);
 
-void pending_publish_cancel_volume(const char *id);             /* the volume is being released */
-void pending_publish_cancel_target(const char *target);         /* the path is unpublished */
-int pending_publish_releasing(const char *id, struct err *err); /* ERR_BUSY (CIS_VOLUME_RELEASING) */
+void pending_publish_cancel_volume(const struct volume_id *id);             /* the volume is being released */
+void pending_publish_cancel_target(const char *target);                     /* the path is unpublished */
+int pending_publish_releasing(const struct volume_id *id, struct err *err); /* ERR_BUSY (CIS_VOLUME_RELEASING) */
 
 /* Does the pod of `target` have other volumes in the kubelet's directory? During a call for one volume of a pod the
  * kubelet neither cancels it nor repeats it, even if the pod is deleted. It then removes the pod's other volumes, its

@@ -82,7 +82,7 @@ void driver_volume_changed(struct driver *d, const struct volume *v);
 must_check int driver_admit(struct driver *d, const struct volume *v, struct record *have, struct err *err);
 
 /* ERR_BUSY (CIS_VOLUME_IN_USE): a pod still uses it. */
-must_check int driver_check_unpublished(const char *id, const struct record *record, struct err *err);
+must_check int driver_check_unpublished(const struct volume_id *id, const struct record *record, struct err *err);
 
 /* ---- CSI --------------------------------------------------------------------------------------------------------- */
 
@@ -92,9 +92,11 @@ extern const struct csi_node_ops driver_node_ops;             /* node.c */
 int driver_delete(void *ctx, struct rpc_call *call, const struct volume_id *id, struct err *err); /* release.c */
 /* For a volume without a readable record: an existing mount stays, a new one is refused because nothing could
  * record it. */
-must_check int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err);
+must_check int driver_check_without_record(const struct volume_id *id, const char *path, bool *ret_mounted,
+                                           struct err *err);
 /* ERR_BUSY unless the volume is staged with the group and the SELinux label of the request. */
-must_check int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err);
+must_check int driver_check_view(const struct volume_id *id, const struct record *have, const struct csi_mount *q,
+                                 struct err *err);
 #define DRIVER_UNMOUNT_NS (2 * NS_PER_SECOND)
 int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *q, struct err *err); /* stage.c */
 int driver_unstage(void *ctx, const struct volume_id *id, const char *path, struct err *err);

@@ -12,7 +12,8 @@
 /* ---- publish ----------------------------------------------------------------------------------------------------- */
 
 struct publish_request {
-    const char *id, *staged, *target;
+    const struct volume_id *id;
+    const char *staged, *target;
     bool read_only, shared;
     const struct csi_mount *mount;
 };
@@ -31,11 +32,11 @@ static int check_targets(const struct record *have, const struct publish_request
             continue;
         bool same = strcmp(have->targets[i].path, w->target) == 0;
         if (same && have->targets[i].read_only != w->read_only)
-            return err_set(err, ERR_EXISTS, "volume '%s': published already at '%s' %s", w->id, w->target,
+            return err_set(err, ERR_EXISTS, "volume '%s': published already at '%s' %s", w->id->text, w->target,
                            w->read_only ? "for writing" : "read-only");
         if (!same && !w->shared)
             return err_set(err, ERR_BUSY, "volume '%s': its access mode allows one writer, and it is published at '%s'",
-                           w->id, have->targets[i].path);
+                           w->id->text, have->targets[i].path);
         bool dead = false;
         r = same ? staging_mount_is_dead(w->target, &dead, err) : 0;
         if (r < 0)
@@ -48,11 +49,12 @@ static int check_targets(const struct record *have, const struct publish_request
 static int check_staged(const struct record *have, const struct publish_request *w, struct err *err)
 {
     if (!w->staged[0])
-        return err_set(err, ERR_BUSY, "volume '%s': staging_target_path is missing: stage the volume first", w->id);
+        return err_set(err, ERR_BUSY, "volume '%s': staging_target_path is missing: stage the volume first",
+                       w->id->text);
     if (!record_is_staged_at(have, w->staged))
-        return err_set(err, ERR_BUSY, "volume '%s': not staged at '%s'", w->id, w->staged);
+        return err_set(err, ERR_BUSY, "volume '%s': not staged at '%s'", w->id->text, w->staged);
     if (have->read_only && !w->read_only)
-        return err_set(err, ERR_BUSY, "volume '%s': staged read-only", w->id);
+        return err_set(err, ERR_BUSY, "volume '%s': staged read-only", w->id->text);
     return driver_check_view(w->id, have, w->mount, err);
 }
 
@@ -103,7 +105,7 @@ static int publish(struct driver *d, struct pool *p, const struct volume *v, str
         r = make_target(w->target, err);
     if (r == 0)
         r = mount_bind(mount, "", w->target, w->read_only, err);
-    return r < 0 ? err_wrap(err, "publishing volume '%s'", w->id) : 0;
+    return r < 0 ? err_wrap(err, "publishing volume '%s'", w->id->text) : 0;
 }
 
 /* *ret_done: nothing is left to do. */
@@ -131,14 +133,14 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
     auto_record before = {0}, have = {0};
     auto_pending_publish pending = {0};
     struct pool *p;
-    struct publish_request w = {.id = id->text,
+    struct publish_request w = {.id = id,
                                 .staged = q->staging_path,
                                 .target = q->target_path,
                                 .read_only = q->read_only,
                                 .shared = q->is_shared,
                                 .mount = q};
     bool done;
-    pending_publish_begin(&pending, w.id, w.target);
+    pending_publish_begin(&pending, id, w.target);
     int r = driver_find(d, id, &p, &v, err);
     if (r == 0)
         r = check_existing(d, v, &w, &before, &done, err);
@@ -147,7 +149,7 @@ int driver_publish(void *ctx, struct rpc_call *call, const struct volume_id *id,
     /* The volume is not locked during the wait, so that it can be released: check again with the lock. */
     r = pending_publish_wait(d, call, v, &pending, err);
     if (r == 0)
-        r = volume_lock_take(&d->locks, w.id, &lock, err);
+        r = volume_lock_take(&d->locks, id->text, &lock, err);
     if (r == 0)
         r = volume_lock_file(&lock, v->dir, v->path, err);
     if (r == 0)

@@ -38,16 +38,16 @@ static void release_done(struct release *r)
 
 /* ---- users of the volume ----------------------------------------------------------------------------------------- */
 
-static int check_unmounted(const char *id, const char *path, const char *how, struct err *err)
+static int check_unmounted(const struct volume_id *id, const char *path, const char *how, struct err *err)
 {
     bool mounted;
     int r = mount_is_at(path, &mounted, err);
     if (r < 0 || !mounted)
         return r;
-    return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still %s at '%s'", id, how, path);
+    return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE, "volume '%s': still %s at '%s'", id->text, how, path);
 }
 
-int driver_check_unpublished(const char *id, const struct record *record, struct err *err)
+int driver_check_unpublished(const struct volume_id *id, const struct record *record, struct err *err)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < record->target_count; i++)
@@ -60,9 +60,9 @@ static int check_unused(const struct volume *v, const struct record *record, str
     if (record->is_lost)
         return err_fail(err, ERR_BUSY, CIS_VOLUME_IN_USE,
                         "volume '%s': still mounted, and its record of mounts is corrupt", v->spec->id.text);
-    int r = driver_check_unpublished(v->spec->id.text, record, err);
+    int r = driver_check_unpublished(&v->spec->id, record, err);
     if (r == 0 && record->staged)
-        r = check_unmounted(v->spec->id.text, record->staged, "staged", err);
+        r = check_unmounted(&v->spec->id, record->staged, "staged", err);
     return r;
 }
 
@@ -108,7 +108,7 @@ static int read_unreadable(struct release *w, struct release_facts *f, struct er
 {
     auto_mem char *shown = NULL;
     auto_sbuf data = SBUF(PATH_MAX), directory = SBUF(PATH_MAX);
-    pool_add_volume_path(w->pool, w->order->id->text, &directory);
+    pool_add_volume_path(w->pool, w->order->id, &directory);
     sbuf_addf(&data, "%s/" VOLUME_DATA, directory.ptr);
     int r = mount_that_shows(data.ptr, w->order->id->text, &shown, err);
     f->in_use = shown != NULL;
@@ -211,7 +211,7 @@ static int delete_when_closed(const struct release *w, struct err *err)
 
 static int move_to_trash(struct release *w, struct err *err)
 {
-    const char *id = w->order->id->text;
+    const struct volume_id *id = w->order->id;
     int r = w->d->jobs && w->v ? jobs_end(w->d->jobs, id, w->v->path, err) : 0;
     if (r < 0)
         return r;
@@ -220,8 +220,8 @@ static int move_to_trash(struct release *w, struct err *err)
     if (r < 0)
         return r;
     if (verdict_of(&w->verdict) == RELEASE_FAILED)
-        log_event(LOG_WARN, "volume is deleted with files not exported, as its order allows", "volume", id, "files",
-                  log_u64(verdict_missing_files(&w->verdict)), "first",
+        log_event(LOG_WARN, "volume is deleted with files not exported, as its order allows", "volume", id->text,
+                  "files", log_u64(verdict_missing_files(&w->verdict)), "first",
                   w->verdict.failed_count ? w->verdict.failed[0].path : NULL, NULL);
     w->place = RELEASE_MISSING;
     return 0;
@@ -275,7 +275,7 @@ int driver_admit(struct driver *d, const struct volume *v, struct record *have, 
         return r;
     switch (release_admit(have->release, d->is_node, verdict.alive && is_for_release(&verdict))) {
     case RELEASE_REFUSE:
-        return pending_publish_releasing(v->spec->id.text, err);
+        return pending_publish_releasing(&v->spec->id, err);
     case RELEASE_REFUSE_NOW:
         return err_fail(err, ERR_PENDING, CIS_EXPORT_PENDING, "volume '%s': its last export is still running",
                         v->spec->id.text);
@@ -302,7 +302,7 @@ int driver_release_volume(struct driver *d, const struct release_order *o, enum 
     if (r < 0)
         return r;
     if (step == RELEASE_IN_USE)
-        pending_publish_cancel_volume(o->id->text);
+        pending_publish_cancel_volume(o->id);
     if (step == RELEASE_GONE)
         log_event(LOG_INFO, "volume released", "volume", o->id->text, "name", w.v ? w.v->spec->name : NULL, "discard",
                   o->may_discard ? "true" : NULL, NULL);
@@ -312,29 +312,30 @@ int driver_release_volume(struct driver *d, const struct release_order *o, enum 
 
 /* ---- DeleteVolume of the standalone driver ----------------------------------------------------------------------- */
 
-static int export_pending(const char *id, const struct verdict *v, const struct driver_job_view *job, struct err *err)
+static int export_pending(const struct volume_id *id, const struct verdict *v, const struct driver_job_view *job,
+                          struct err *err)
 {
     char left[BYTES_TEXT_MAX], wait[TIME_TEXT_MAX];
     if (job->state == JOB_FAILED) {
         if (job->start.code)
-            err_set(err, ERR_PENDING, "volume '%s': its export cannot be started: %s", id, job->start.text);
+            err_set(err, ERR_PENDING, "volume '%s': its export cannot be started: %s", id->text, job->start.text);
         else
-            err_set(err, ERR_PENDING, "volume '%s': its export was interrupted", id);
+            err_set(err, ERR_PENDING, "volume '%s': its export was interrupted", id->text);
         return err_advise(err, CIS_EXPORT_INTERRUPTED, duration_text(job->retry_ns, wait));
     }
     if (v->state == VERDICT_RUNNING)
-        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", id, v->pending_files,
-                bytes_text(v->pending_bytes, left));
+        err_set(err, ERR_PENDING, "volume '%s': %" PRIu64 " files, %s, are still to be exported", id->text,
+                v->pending_files, bytes_text(v->pending_bytes, left));
     else
-        err_set(err, ERR_PENDING, "volume '%s': its export has not started", id);
+        err_set(err, ERR_PENDING, "volume '%s': its export has not started", id->text);
     return err_advise(err, CIS_EXPORT_PENDING);
 }
 
-static int not_exported(const char *id, const struct verdict *v, uint64_t retry_ns, struct err *err)
+static int not_exported(const struct volume_id *id, const struct verdict *v, uint64_t retry_ns, struct err *err)
 {
     char wait[TIME_TEXT_MAX];
     bool known = v->failed_count > 0;
-    err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.200s", id,
+    err_set(err, ERR_BUSY, "volume '%s': %" PRIu64 " of %" PRIu64 " files not exported, first %.100s: %.200s", id->text,
             verdict_missing_files(v), verdict_missing_files(v) + v->done_files, known ? v->failed[0].path : "?",
             known ? v->failed[0].err.text : "unknown cause");
     return err_advise_text(err, known && v->failed[0].err.id ? v->failed[0].err.id : CIS_FILE_NOT_EXPORTED,
@@ -355,8 +356,8 @@ static int export_first(struct release *w, enum release_step step, struct err *e
     if (r < 0)
         return r;
     if (step == RELEASE_EXPORT_FAILED && job.state == JOB_FAILED)
-        return not_exported(w->order->id->text, &w->verdict, job.retry_ns, err);
-    return export_pending(w->order->id->text, &w->verdict, &job, err);
+        return not_exported(w->order->id, &w->verdict, job.retry_ns, err);
+    return export_pending(w->order->id, &w->verdict, &job, err);
 }
 
 static int answer(struct release *w, enum release_step step, struct err *err)

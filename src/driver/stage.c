@@ -17,31 +17,32 @@ static bool wants_fuse(const struct volume *v, const struct record *want)
     return !want->read_only || want->has_group || want->context || v->spec->export.uri || !volume_is_hydrated(v);
 }
 
-int driver_check_view(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)
+int driver_check_view(const struct volume_id *id, const struct record *have, const struct csi_mount *q, struct err *err)
 {
     struct str has = have->context ? str_of(have->context) : STR("none"),
                wants = q->context.len ? q->context : STR("none");
     if (have->has_group != q->has_group || have->group != q->group)
-        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id);
+        return err_fail(err, ERR_BUSY, CIS_FSGROUP_DIFFERS, "volume '%s': staged already for another group", id->text);
     if (!label_eq(has, wants))
         return err_fail(err, ERR_BUSY, CIS_CONTEXT_DIFFERS,
-                        "volume '%s': already staged with SELinux label '%.*s', but the pod has '%.*s'", id,
+                        "volume '%s': already staged with SELinux label '%.*s', but the pod has '%.*s'", id->text,
                         STR_FMT(has), STR_FMT(wants));
     return 0;
 }
 
 /* An existing staging mount stays: an equal request succeeds, any other one is refused. */
-static int check_staged(const char *id, const struct record *have, const struct csi_mount *q, struct err *err)
+static int check_staged(const struct volume_id *id, const struct record *have, const struct csi_mount *q,
+                        struct err *err)
 {
     bool mounted = false;
     int r = have->staged ? mount_is_at(have->staged, &mounted, err) : 0;
     if (r < 0 || !mounted)
         return r;
     if (!record_is_staged_at(have, q->staging_path))
-        return err_set(err, ERR_BUSY, "volume '%s': staged already at '%s'", id, have->staged);
+        return err_set(err, ERR_BUSY, "volume '%s': staged already at '%s'", id->text, have->staged);
     r = driver_check_view(id, have, q, err);
     if (r == 0 && have->read_only != q->read_only)
-        r = err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id,
+        r = err_set(err, ERR_EXISTS, "volume '%s': staged already %s", id->text,
                     have->read_only ? "read-only" : "for writing");
     return r;
 }
@@ -80,16 +81,16 @@ static int choose_place(const struct volume *v, const struct record *have, bool 
     return 0;
 }
 
-int driver_check_without_record(const char *id, const char *path, bool *ret_mounted, struct err *err)
+int driver_check_without_record(const struct volume_id *id, const char *path, bool *ret_mounted, struct err *err)
 {
     int r = mount_is_at(path, ret_mounted, err);
     if (r < 0 || *ret_mounted)
         return r;
     return err_fail(err, ERR_BUSY, CIS_MOUNTS_RECORD_CORRUPT,
-                    "volume '%s': mounted, and its record of mounts is corrupt", id);
+                    "volume '%s': mounted, and its record of mounts is corrupt", id->text);
 }
 
-static int check_staged_without_record(const char *id, const char *path, struct err *err)
+static int check_staged_without_record(const struct volume_id *id, const char *path, struct err *err)
 {
     auto_mem char *bind = str_dupf("%s" RECORD_BIND, path);
     bool mounted;
@@ -99,22 +100,22 @@ static int check_staged_without_record(const char *id, const char *path, struct 
 
 static int check_bind(const struct volume *v, const struct record *want, struct err *err)
 {
-    const char *id = v->spec->id.text;
+    const struct volume_id *id = &v->spec->id;
     if (want->fuse || want->read_only)
         return 0;
     if (want->has_group)
         return err_fail(err, ERR_INVALID, CIS_FSGROUP_UNSUPPORTED,
-                        "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id);
+                        "volume '%s': fsGroup needs access: fuse, a bind mount cannot show it", id->text);
     if (v->spec->backend != BACKEND_QUOTA)
         return 0;
     return err_fail(err, ERR_INVALID, CIS_BIND_LEAVES_QUOTA,
-                    "volume '%s': a pod that writes to a bind mount could leave its project quota", id);
+                    "volume '%s': a pod that writes to a bind mount could leave its project quota", id->text);
 }
 
 static int stage(struct driver *d, struct pool *p, const struct volume *v, const struct csi_mount *q,
                  struct record *want, struct err *err)
 {
-    const char *id = v->spec->id.text;
+    const struct volume_id *id = &v->spec->id;
     auto_record have = {0};
     auto_fd mount = -1;
     bool mounted = false;
@@ -139,7 +140,7 @@ static int stage(struct driver *d, struct pool *p, const struct volume *v, const
         r = record_write(v->dir, want, err);
     if (r == 0)
         r = staging_mount_open(d, p, v, want, &mount, err);
-    return r < 0 ? err_wrap(err, "staging volume '%s'", id) : 0;
+    return r < 0 ? err_wrap(err, "staging volume '%s'", id->text) : 0;
 }
 
 static int check_directory(const char *path, struct err *err)
@@ -173,7 +174,7 @@ int driver_stage(void *ctx, const struct volume_id *id, const struct csi_mount *
 /* ---- unstage ----------------------------------------------------------------------------------------------------- */
 
 /* Also for a volume that was lost with its disk: its dead mount must not block the pod's end. */
-static int clear(struct driver *d, const char *id, const char *path, bool fuse, struct err *err)
+static int clear(struct driver *d, const struct volume_id *id, const char *path, bool fuse, struct err *err)
 {
     auto_mem char *bind = str_dupf("%s" RECORD_BIND, path);
     int r = fuse ? driver_keeper_unmount(d->keeper, id, path, err) : 0;
@@ -191,9 +192,9 @@ static int unstage(struct driver *d, const struct volume *v, const struct record
 {
     if (!have->is_lost && !record_is_staged_at(have, path))
         return 0;
-    int r = driver_check_unpublished(v->spec->id.text, have, err);
+    int r = driver_check_unpublished(&v->spec->id, have, err);
     if (r == 0)
-        r = clear(d, v->spec->id.text, path, have->fuse || have->is_lost, err);
+        r = clear(d, &v->spec->id, path, have->fuse || have->is_lost, err);
     if (r < 0)
         return err_wrap(err, "unstaging volume '%s'", v->spec->id.text);
     struct record left = {.writes = have->writes, .release = have->release, .unpublished_ns = have->unpublished_ns};
@@ -215,7 +216,7 @@ int driver_unstage(void *ctx, const struct volume_id *id, const char *path, stru
         r = record_of(v, &have, err);
     if (r < 0 && driver_may_unmount_unrecorded(d, err)) {
         log_err(LOG_INFO, "unstaging without a record", err, "path", path, NULL);
-        return clear(d, id ? id->text : "", path, id != NULL, err);
+        return clear(d, id, path, id != NULL, err);
     }
     if (r == 0)
         r = unstage(d, v, &have, path, err);

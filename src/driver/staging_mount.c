@@ -162,7 +162,7 @@ static int verify(struct driver *d, const struct volume *v, const struct record 
     if (r < 0 || *ret != ALIVE)
         return r;
     if (have->fuse)
-        driver_keeper_wait_for_mirror(d->keeper, v->spec->id.text);
+        driver_keeper_wait_for_mirror(d->keeper, &v->spec->id);
     if (!statfs_in_time(fd, &error, &type))
         return err_fail(err, ERR_AGAIN, CIS_MOUNT_UNRESPONSIVE, "volume '%s': its mount at '%s' does not answer",
                         v->spec->id.text, have->staged);
@@ -183,7 +183,7 @@ static int unmount_dead(struct driver *d, const struct volume *v, const struct r
 {
     log_event(LOG_WARN, "the mount of a volume is lost: it is mounted again for new pods", "volume", v->spec->id.text,
               "path", have->staged, NULL);
-    int r = driver_keeper_unmount(d->keeper, v->spec->id.text, have->staged, err);
+    int r = driver_keeper_unmount(d->keeper, &v->spec->id, have->staged, err);
     return r < 0 ? r : mount_unmount(have->staged, 0, true, err);
 }
 

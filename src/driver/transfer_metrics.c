@@ -7,7 +7,7 @@
 
 /* The counts of one volume when it was last read. */
 struct transfer_state {
-    char id[SPEC_ID_LEN + 1];
+    struct volume_id id;
     enum hydrate_phase phase;
     int64_t hydration_ns, fault_ns, export_ns; /* wall clock: start of each run, and the last fault that was counted */
     uint64_t bytes, objects, objects_failed;
@@ -75,7 +75,7 @@ void transfer_metrics_end(struct transfer_metrics *t)
 
 static int by_id(const void *a, const void *b)
 {
-    return strcmp(((const struct transfer_state *)a)->id, ((const struct transfer_state *)b)->id);
+    return strcmp(((const struct transfer_state *)a)->id.text, ((const struct transfer_state *)b)->id.text);
 }
 
 static const struct transfer_state *find_before(const struct transfer_metrics *t, const struct transfer_state *key)
@@ -84,14 +84,13 @@ static const struct transfer_state *find_before(const struct transfer_metrics *t
     return r->count ? bsearch(key, r->items, r->count, sizeof *r->items, by_id) : NULL;
 }
 
-static struct transfer_state *append_state(struct transfer_metrics *t, const char *id)
+static struct transfer_state *append_state(struct transfer_metrics *t, const struct volume_id *id)
 {
     struct transfer_round *r = &t->now;
     if ((r->count & (r->count - 1)) == 0)
         r->items = xrealloc(r->items, r->count ? 2 * r->count : 1, sizeof *r->items);
     struct transfer_state *s = &r->items[r->count++];
-    *s = (struct transfer_state){0};
-    memcpy(s->id, id, sizeof s->id);
+    *s = (struct transfer_state){.id = *id};
     return s;
 }
 
@@ -177,7 +176,7 @@ static void add_export(struct transfer_metrics *t, struct transfer_state *s, con
 void transfer_metrics_add(struct transfer_metrics *t, const struct volume *v, const struct hydrate_status *h,
                           const struct verdict *e)
 {
-    struct transfer_state *s = append_state(t, v->spec->id.text);
+    struct transfer_state *s = append_state(t, &v->spec->id);
     const struct transfer_state *was = find_before(t, s);
     if (h)
         add_hydration(t, v, s, was, h);

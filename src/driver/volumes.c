@@ -40,13 +40,13 @@ int driver_create_volume(struct driver *d, struct pool *p, const struct spec *wa
 
 /* Valid only while no call works on the volume, because an unmount ends the keeper's part first. A restarted keeper
  * gets all mounts back as soon as the mirror is connected. */
-static bool has_lost_its_keeper(struct driver *d, const char *id, const char *staged)
+static bool has_lost_its_keeper(struct driver *d, const struct volume_id *id, const char *staged)
 {
     struct keeper_status status;
     auto_volume_lock lock = NO_VOLUME_LOCK;
     bool mounted;
-    return volume_lock_take(&d->locks, id, &lock, ERR_IGNORED) == 0 && mirror_is_connected(d->mirror) &&
-           keeper_status(d->keeper_socket, id, &status, ERR_IGNORED) == -ERR_NOT_FOUND &&
+    return volume_lock_take(&d->locks, id->text, &lock, ERR_IGNORED) == 0 && mirror_is_connected(d->mirror) &&
+           keeper_status(d->keeper_socket, id->text, &status, ERR_IGNORED) == -ERR_NOT_FOUND &&
            mount_is_at(staged, &mounted, ERR_IGNORED) == 0 && mounted;
 }
 
@@ -78,7 +78,7 @@ int driver_volume_use(struct driver *d, const struct volume *v, struct volume_us
     if (use.staged && use.fuse) {
         r = keeper_status(d->keeper_socket, v->spec->id.text, &status, ERR_IGNORED);
         use.passthrough = r == 0 && status.passthrough;
-        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, v->spec->id.text, record.staged);
+        use.mount_is_dead = r == -ERR_NOT_FOUND && has_lost_its_keeper(d, &v->spec->id, record.staged);
     }
     *ret = use;
     return 0;
@@ -101,7 +101,7 @@ int driver_restore_volume(struct driver *d, struct pool *p, const struct spec *k
 {
     auto_volume_lock lock = NO_VOLUME_LOCK;
     auto_sbuf path = SBUF(PATH_MAX);
-    pool_add_volume_path(p, known->id.text, &path);
+    pool_add_volume_path(p, &known->id, &path);
     auto_fd dir = -1;
     struct spec made = *known; /* a shallow copy: the strings stay the caller's */
     int r = volume_lock_take(&d->locks, known->id.text, &lock, err);

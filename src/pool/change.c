@@ -78,7 +78,7 @@ static int too_far(const struct pool *p, uint64_t more, uint64_t available, stru
 
 static int set_capacity(struct pool *p, struct locked_volume *o, uint64_t capacity_bytes, struct err *err)
 {
-    struct ledger_entry *e = ledger_find(&p->ledger, o->spec->id.text);
+    struct ledger_entry *e = ledger_find(&p->ledger, &o->spec->id);
     int r = e ? pool_touch(p, err)
               : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in the pool", o->spec->id.text);
     if (r < 0)
@@ -207,7 +207,7 @@ static int replace_spec(struct pool *p, const struct directory_lock *h, const st
     if (r == 0)
         r = file_replace(h->dir, VOLUME_SPEC, str_of(text), 0644, err);
     if (r == 0) {
-        ledger_remove(&p->ledger, made->id.text);
+        ledger_remove(&p->ledger, &made->id);
         ledger_add(&p->ledger, made, LEDGER_READY);
     }
     pool_unlock(p);
@@ -245,10 +245,10 @@ static struct disk disk_of_directory(const struct directory_lock *h)
     return (struct disk){.backend = image ? BACKEND_LOOP : BACKEND_AUTO, .dir = h->dir, .path = h->path};
 }
 
-static int detach_and_discard(struct pool *p, const char *id, struct err *err)
+static int detach_and_discard(struct pool *p, const struct volume_id *id, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
-    int r = directory_lock_take(p, p->volumes, id, &h, err);
+    int r = directory_lock_take(p, p->volumes, id->text, &h, err);
     if (r < 0)
         return r;
     struct disk d = disk_of_directory(&h);
@@ -264,7 +264,7 @@ static int detach_and_discard(struct pool *p, const char *id, struct err *err)
 
 int pool_delete_volume(struct pool *p, const struct volume_id *id, struct err *err)
 {
-    int r = detach_and_discard(p, id->text, err);
+    int r = detach_and_discard(p, id, err);
     if (r < 0 && r != -ERR_NOT_FOUND)
         return err_wrap(err, "deleting the volume '%s'", id->text);
     /* Also if the volume is gone: an earlier call may have died after the removal. Sync the new name first: a

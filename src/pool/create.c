@@ -43,7 +43,7 @@ static int differs(const struct spec *want, const char *what, struct err *err)
     return err_fail(err, ERR_EXISTS, CIS_VOLUME_EXISTS, "volume '%s' exists with another %s", want->name, what);
 }
 
-static int open_same(const struct pool *p, const char *id, const struct spec *want, uint64_t limit_bytes,
+static int open_same(const struct pool *p, const struct volume_id *id, const struct spec *want, uint64_t limit_bytes,
                      struct volume **ret, struct err *err)
 {
     auto_volume v = NULL;
@@ -65,16 +65,14 @@ static int open_same(const struct pool *p, const char *id, const struct spec *wa
 static int clear_half_made(struct pool *p, const struct ledger_entry *e, struct err *err)
 {
     auto_directory_lock h = {.dir = -1};
-    char id[SPEC_ID_LEN + 1];
-    memcpy(id, e->volume_id.text, sizeof id);
     struct disk d = {.backend = e->backend};
-    int r = directory_lock_take(p, p->making, id, &h, err);
+    int r = directory_lock_take(p, p->making, e->volume_id.text, &h, err);
     if (r < 0)
         return r;
     d.dir = h.dir;
     d.path = h.path;
     r = disk_detach(&d, err);
-    return r < 0 ? r : pool_discard_volume(p, p->making, id, err);
+    return r < 0 ? r : pool_discard_volume(p, p->making, &e->volume_id, err);
 }
 
 /* ---- the promise ------------------------------------------------------------------------------------------------- */
@@ -107,7 +105,7 @@ static int make_directory(struct pool *p, const struct spec *made, struct direct
     int r = directory_lock_take(p, p->making, made->id.text, ret, err);
     if (r == 0)
         r = write_spec(ret->dir, made, err);
-    if (r < 0 && pool_discard_volume(p, p->making, made->id.text, ERR_IGNORED) < 0)
+    if (r < 0 && pool_discard_volume(p, p->making, &made->id, ERR_IGNORED) < 0)
         p->generation = 0; /* the directory is still there: the next call must read the ledger again */
     return r;
 }
@@ -140,7 +138,7 @@ static int find_or_reserve(struct pool *p, struct spec *made, uint64_t limit_byt
         return r;
     const struct ledger_entry *e = ledger_find_name(&p->ledger, str_of(made->name));
     if (e && e->state == LEDGER_READY) {
-        r = open_same(p, e->volume_id.text, made, limit_bytes, ret_existing, err);
+        r = open_same(p, &e->volume_id, made, limit_bytes, ret_existing, err);
     } else {
         if (e)
             r = clear_half_made(p, e, err);
@@ -161,15 +159,15 @@ static int flush_spec(const struct directory_lock *h, struct err *err)
     return dir_sync(h->dir, h->path, err);
 }
 
-static int commit(struct pool *p, const char *id, struct err *err)
+static int commit(struct pool *p, const struct volume_id *id, struct err *err)
 {
     int r = pool_lock(p, err);
     if (r < 0)
         return r;
     struct ledger_entry *e = ledger_find(&p->ledger, id);
-    r = e ? pool_touch(p, err) : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in making/", id);
-    if (r == 0 && renameat2(p->making, id, p->volumes, id, RENAME_NOREPLACE) != 0)
-        r = err_sys(err, errno, "cannot complete the volume '%s'", id);
+    r = e ? pool_touch(p, err) : err_set(err, ERR_INTERNAL, "the volume '%s' is no longer in making/", id->text);
+    if (r == 0 && renameat2(p->making, id->text, p->volumes, id->text, RENAME_NOREPLACE) != 0)
+        r = err_sys(err, errno, "cannot complete the volume '%s'", id->text);
     if (r == 0)
         e->state = LEDGER_READY;
     pool_unlock(p);
@@ -187,7 +185,7 @@ static int finish(struct pool *p, const struct spec *made, struct directory_lock
     if (r == 0)
         r = flush_spec(h, err);
     if (r == 0)
-        r = commit(p, made->id.text, err);
+        r = commit(p, &made->id, err);
     if (r < 0)
         return r;
     *ret_parent = p->volumes;
@@ -207,7 +205,7 @@ static void undo(struct pool *p, const struct spec *made, const struct directory
     struct disk d = directory_lock_disk(h, made);
     if (disk_detach(&d, ERR_IGNORED) < 0 || pool_lock(p, ERR_IGNORED) < 0)
         return;
-    if (pool_discard_volume(p, parent, made->id.text, ERR_IGNORED) < 0)
+    if (pool_discard_volume(p, parent, &made->id, ERR_IGNORED) < 0)
         p->generation = 0; /* the ledger and the directories may differ now: read again */
     pool_unlock(p);
 }

@@ -2,7 +2,6 @@
 #include "private.h"
 #include "util/file.h"
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 
 void ledger_done(struct ledger *l)
@@ -20,10 +19,9 @@ static int by_id(const void *a, const void *b)
     return strcmp(((const struct ledger_entry *)a)->volume_id.text, ((const struct ledger_entry *)b)->volume_id.text);
 }
 
-struct ledger_entry *ledger_find(const struct ledger *l, const char *id)
+struct ledger_entry *ledger_find(const struct ledger *l, const struct volume_id *id)
 {
-    struct ledger_entry key;
-    snprintf(key.volume_id.text, sizeof key.volume_id.text, "%s", id);
+    struct ledger_entry key = {.volume_id = *id};
     return l->count ? bsearch(&key, l->entries, l->count, sizeof key, by_id) : NULL;
 }
 
@@ -58,7 +56,7 @@ void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state)
     qsort(l->entries, l->count, sizeof *l->entries, by_id);
 }
 
-void ledger_remove(struct ledger *l, const char *id)
+void ledger_remove(struct ledger *l, const struct volume_id *id)
 {
     struct ledger_entry *e = ledger_find(l, id);
     if (!e)

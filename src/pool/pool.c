@@ -76,24 +76,24 @@ int pool_touch(struct pool *p, struct err *err)
 enum { TRASH_NAMES_MAX = 1000 };
 
 /* A volume of the same id may be in the trash already, from an earlier attempt to create it. */
-static int move_to_trash(const struct pool *p, int parent, const char *id)
+static int move_to_trash(const struct pool *p, int parent, const struct volume_id *id)
 {
     char name[NAME_MAX + 1];
-    int r = renameat2(parent, id, p->trash, id, RENAME_NOREPLACE);
+    int r = renameat2(parent, id->text, p->trash, id->text, RENAME_NOREPLACE);
     for (unsigned n = 1; r != 0 && errno == EEXIST && n < TRASH_NAMES_MAX; n++) {
-        snprintf(name, sizeof name, "%.200s.%u", id, n);
-        r = renameat2(parent, id, p->trash, name, RENAME_NOREPLACE);
+        snprintf(name, sizeof name, "%s.%u", id->text, n);
+        r = renameat2(parent, id->text, p->trash, name, RENAME_NOREPLACE);
     }
     return r;
 }
 
-int pool_discard_volume(struct pool *p, int parent, const char *id, struct err *err)
+int pool_discard_volume(struct pool *p, int parent, const struct volume_id *id, struct err *err)
 {
     int r = pool_touch(p, err);
     if (r < 0)
         return r;
     if (move_to_trash(p, parent, id) != 0)
-        return err_sys(err, errno, "cannot move the volume '%s' to trash", id);
+        return err_sys(err, errno, "cannot move the volume '%s' to trash", id->text);
     ledger_remove(&p->ledger, id);
     return 0;
 }
@@ -112,7 +112,7 @@ int pool_recover(struct pool *p, struct err *err)
         struct disk d = {.backend = e.backend, .dir = h.dir, .path = h.path};
         r = disk_detach(&d, err);
         if (r == 0)
-            r = pool_discard_volume(p, p->making, e.volume_id.text, err);
+            r = pool_discard_volume(p, p->making, &e.volume_id, err);
         if (r < 0)
             err_wrap(err, "removing the half-made volume '%s'", p->ledger.entries[i].volume_id.text);
     }
@@ -262,20 +262,20 @@ int pool_usage(struct pool *p, struct pool_usage *ret, struct err *err)
 
 /* ---- looking up -------------------------------------------------------------------------------------------------- */
 
-void pool_add_volume_path(const struct pool *p, const char *id, struct sbuf *ret)
+void pool_add_volume_path(const struct pool *p, const struct volume_id *id, struct sbuf *ret)
 {
-    sbuf_addf(ret, "%s/volumes/%s", p->path, id);
+    sbuf_addf(ret, "%s/volumes/%s", p->path, id->text);
 }
 
-static int open_volume(const struct pool *p, const char *id, struct volume **ret, struct err *err)
+static int open_volume(const struct pool *p, const struct volume_id *id, struct volume **ret, struct err *err)
 {
     auto_sbuf path = SBUF(PATH_MAX);
     pool_add_volume_path(p, id, &path);
     auto_volume v = NULL;
     int r = volume_open(path.ptr, &v, err);
-    if (r == -ERR_NOT_FOUND && faccessat(p->volumes, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    if (r == -ERR_NOT_FOUND && faccessat(p->volumes, id->text, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         err_set(err, ERR_CORRUPT, "'%s' has no '" VOLUME_SPEC "'", path.ptr);
-    else if (r == 0 && strcmp(v->spec->id.text, id) != 0)
+    else if (r == 0 && strcmp(v->spec->id.text, id->text) != 0)
         err_set(err, ERR_CORRUPT, "'%s/" VOLUME_SPEC "' belongs to volume '%s'", path.ptr, v->spec->id.text);
     else {
         if (r == 0)
@@ -292,7 +292,7 @@ int pool_find_volume(struct pool *p, const struct volume_id *id, struct volume *
     if (r < 0)
         return r;
     if (fstatat(p->volumes, id->text, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
-        return open_volume(p, id->text, ret, err);
+        return open_volume(p, id, ret, err);
     if (volume_id_is_of_pool(id, p->uuid))
         return err_set(err, ERR_NOT_FOUND, "volume '%s' does not exist", id->text);
     return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
@@ -302,16 +302,16 @@ int pool_find_volume(struct pool *p, const struct volume_id *id, struct volume *
 
 int pool_find_volume_name(struct pool *p, struct str name, struct volume **ret, struct err *err)
 {
-    char id[SPEC_ID_LEN + 1] = "";
+    struct volume_id id = {0};
     int r = pool_lock(p, err);
     if (r < 0)
         return r;
     const struct ledger_entry *e = ledger_find_name(&p->ledger, name);
     if (e && e->state == LEDGER_READY)
-        memcpy(id, e->volume_id.text, sizeof id);
+        id = e->volume_id;
     pool_unlock(p);
-    if (id[0])
-        return open_volume(p, id, ret, err);
+    if (id.text[0])
+        return open_volume(p, &id, ret, err);
     return err_set(err, ERR_NOT_FOUND, "volume '%.*s' does not exist", (int)min_u64(name.len, 100), name.ptr);
 }
 

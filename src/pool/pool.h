@@ -74,7 +74,7 @@ DEFINE_AUTO(pool, struct pool, pool_close)
 const char *pool_name(const struct pool *p);
 const char *pool_path(const struct pool *p);
 /* Appends the path where the volume of this id is, or would be, to `ret`. */
-void pool_add_volume_path(const struct pool *p, const char *id, struct sbuf *ret);
+void pool_add_volume_path(const struct pool *p, const struct volume_id *id, struct sbuf *ret);
 const char *pool_uuid(const struct pool *p); /* "" while it is not open */
 /* Has it replaced the pool `uuid`? `given_up`: because an administrator gave that one up, not because it is
  * ephemeral. */

@@ -92,10 +92,10 @@ struct ledger {
 
 void ledger_done(struct ledger *l);
 must_check int ledger_read(struct ledger *l, int volumes, int making, struct err *err);
-struct ledger_entry *ledger_find(const struct ledger *l, const char *id);
+struct ledger_entry *ledger_find(const struct ledger *l, const struct volume_id *id);
 struct ledger_entry *ledger_find_name(const struct ledger *l, struct str name);
 void ledger_add(struct ledger *l, const struct spec *s, enum ledger_state state);
-void ledger_remove(struct ledger *l, const char *id);
+void ledger_remove(struct ledger *l, const struct volume_id *id);
 
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
@@ -167,4 +167,4 @@ must_check int directory_lock_moved(const struct pool *p, int parent, const char
                                     struct err *err);
 
 /* From `parent` to trash, on disk and in the ledger. The disk must be detached. Under the pool's lock. */
-must_check int pool_discard_volume(struct pool *p, int parent, const char *id, struct err *err);
+must_check int pool_discard_volume(struct pool *p, int parent, const struct volume_id *id, struct err *err);

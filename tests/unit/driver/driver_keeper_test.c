@@ -113,7 +113,7 @@ static void keeper_that_was_never_wanted_is_not_started(void **state)
     start(dir_name);
     usleep(600 * 1000); /* two looks of the thread */
     assert_false(answers());
-    assert_int_equal(driver_keeper_unmount(keeper, spec.id.text, "/nowhere", &err),
+    assert_int_equal(driver_keeper_unmount(keeper, &spec.id, "/nowhere", &err),
                      0); /* there is no mount without a keeper */
     assert_false(answers());
 }
@@ -125,7 +125,7 @@ static void keeper_being_started_by_another_thread_asks_the_caller_to_retry(void
     start(NULL);
     assert_int_equal(ask_for_a_mount(&err), -ERR_AGAIN);
     assert_int_equal(err.id, 3101);
-    assert_int_equal(driver_keeper_unmount(keeper, spec.id.text, "/nowhere", &err), 0);
+    assert_int_equal(driver_keeper_unmount(keeper, &spec.id, "/nowhere", &err), 0);
 }
 
 static void a_keeper_that_cannot_be_started_is_named(void **state)

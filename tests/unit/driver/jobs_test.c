@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 static struct jobs *jobs;
+static const struct volume_id v1 = {"v1"};
 static char volume[128];
 
 /* ---- the part of `cistern` --------------------------------------------------------------------------------------- */
@@ -82,7 +83,7 @@ static struct driver_job_view want_kind(enum job_kind kind, bool fresh)
 {
     struct err err;
     struct driver_job_view v;
-    assert_int_equal(jobs_request(jobs, "v1", volume, kind, fresh, &v, &err), 0);
+    assert_int_equal(jobs_request(jobs, &v1, volume, kind, fresh, &v, &err), 0);
     return v;
 }
 
@@ -128,7 +129,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct err err;
-    int r = jobs_end(jobs, "v1", volume, &err);
+    int r = jobs_end(jobs, &v1, volume, &err);
     jobs_stop(jobs);
     return r | folder_teardown(state);
 }
@@ -221,7 +222,7 @@ static void unwanted_job_ends_soon(void **state)
     write_part("wait");
     want_until(JOB_RUNNING);
     wait_for_starts(1);
-    assert_int_equal(jobs_end(jobs, "v1", volume, &err), 0); /* and not ERR_TIMEOUT */
+    assert_int_equal(jobs_end(jobs, &v1, volume, &err), 0); /* and not ERR_TIMEOUT */
     assert_false(child_lives(JOB_HYDRATE, volume));
     assert_int_equal(jobs_running(jobs), 0);
 }
@@ -233,7 +234,7 @@ static void job_that_ignores_sigterm_is_killed(void **state)
     write_part("stubborn");
     want_until(JOB_RUNNING);
     wait_for_starts(1);
-    assert_int_equal(jobs_end(jobs, "v1", volume, &err), 0);
+    assert_int_equal(jobs_end(jobs, &v1, volume, &err), 0);
     assert_false(child_lives(JOB_HYDRATE, volume));
 }
 
@@ -287,12 +288,12 @@ static void an_export_for_release_does_not_wait_for_the_next_try_of_one_that_fai
 }
 
 /* Volume `i` of many that run or wait for a place. */
-static const char *nth(int i, char *ret_path, size_t size)
+static const struct volume_id *nth(int i, char *ret_path, size_t size)
 {
-    static char id[16];
-    snprintf(id, sizeof id, "w%d", i);
+    static struct volume_id id;
+    snprintf(id.text, sizeof id.text, "w%d", i);
     snprintf(ret_path, size, "%s/volume-%d", dir_name, i);
-    return id;
+    return &id;
 }
 
 static void want_nth(int i)
@@ -300,7 +301,7 @@ static void want_nth(int i)
     struct err err;
     struct driver_job_view v;
     char path[192];
-    const char *id = nth(i, path, sizeof path);
+    const struct volume_id *id = nth(i, path, sizeof path);
     assert_int_equal(mkdir(path, 0700), 0);
     write_part_of(path, "wait");
     assert_int_equal(jobs_request(jobs, id, path, JOB_HYDRATE, false, &v, &err), 0);
@@ -310,7 +311,7 @@ static void end_nth(int i)
 {
     struct err err;
     char path[192];
-    const char *id = nth(i, path, sizeof path);
+    const struct volume_id *id = nth(i, path, sizeof path);
     assert_int_equal(jobs_end(jobs, id, path, &err), 0);
 }
 
