@@ -23,17 +23,16 @@ static int check_want(const struct pool *p, const struct spec *want, struct err 
                 (unsigned long long)want->capacity_bytes);
         return err_advise(err, CIS_VOLUME_SIZE, SPEC_BYTES_MIN);
     }
-    if (want->params.pool && strcmp(want->params.pool, p->name) != 0)
+    if (strcmp(want->params.pool, p->name) != 0)
         return err_set(err, ERR_INVALID, "the volume '%s' asks for the pool '%s', and this is '%s'", want->name,
                        want->params.pool, p->name);
     if (want->id.text[0] && !want->takes_over && !volume_id_is_of_pool(&want->id, p->uuid))
         return err_fail(err, ERR_CHANGED, CIS_POOL_ABSENT,
                         "volume '%s' has the id '%s', and pool '%s' is %s: its disk was replaced or wiped", want->name,
                         want->id.text, p->name, p->uuid);
-    struct spec here = *want; /* a shallow copy, to check against the options of this pool */
-    here.in_cluster = p->options.in_cluster;
-    int r = spec_check(&here, err);
-    return r < 0 ? r : spec_check_served(&here, err);
+    /* CreateVolume has checked this, but api_volume_spec() has not: it also reads the orders of existing volumes, which
+     * another version may have written. */
+    return spec_check_served(want, err);
 }
 
 /* ---- existing volumes -------------------------------------------------------------------------------------------- */
@@ -254,7 +253,6 @@ static int create_once(struct pool *p, const struct spec *want, uint64_t limit_b
     struct volume *existing = NULL;
     /* A shallow copy: the strings stay the caller's, and only the new fields differ. */
     struct spec made = *want;
-    made.in_cluster = p->options.in_cluster;
     made.created_ns = clock_wall_ns();
     int r = choose_backend(p, &made, err);
     if (r == 0)

@@ -103,7 +103,8 @@ must_check int pool_usage(struct pool *p, struct pool_usage *ret, struct err *er
  * exists, it is returned if its capacity is in [want->capacity_bytes, limit_bytes] (0: no limit) and
  * spec_difference() finds none, else ERR_EXISTS (CIS_VOLUME_EXISTS). A given want->id must be of this pool
  * (ERR_CHANGED, CIS_POOL_ABSENT) unless want->takes_over. ERR_PENDING (CIS_VOLUME_CHANGING) while another call
- * is making it. ERR_NO_SPACE (CIS_POOL_FULL) has the bytes free and asked. `want` is only read. */
+ * is making it. ERR_NO_SPACE (CIS_POOL_FULL) has the bytes free and asked. `want` is only read; it has passed
+ * spec_check(), and its in_cluster is the pool's. spec_check_served() is checked here. */
 must_check int pool_create_volume(struct pool *p, const struct spec *want, uint64_t limit_bytes, struct volume **ret,
                                   struct err *err);
 
