@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "creds/endpoint.h"
-#include <stdio.h>
-
-char *endpoint_shown(struct str text, char *buf)
-{
-    const char *scheme_end = text.len ? memmem(text.ptr, text.len, "://", 3) : NULL;
-    size_t from = scheme_end ? (size_t)(scheme_end - text.ptr) + 3 : 0, to = from, at = 0;
-    for (; to < text.len && text.ptr[to] != '/'; to++)
-        if (text.ptr[to] == '@')
-            at = to;
-    struct str head = str_sub(text, 0, from), rest = str_from(text, at ? at : from);
-    snprintf(buf, ENDPOINT_SHOWN_ROOM, "%.*s%s%.*s", (int)min_u64(head.len, ENDPOINT_SHOWN_MAX / 2),
-             head.ptr ? head.ptr : "", at ? "..." : "",
-             (int)min_u64(rest.len, ENDPOINT_SHOWN_MAX - min_u64(head.len, ENDPOINT_SHOWN_MAX / 2)),
-             rest.ptr ? rest.ptr : "");
-    return buf;
-}
+#include "util/uri.h"
 
 static int wrong(struct str text, const char *why, struct err *err)
 {
-    char shown[ENDPOINT_SHOWN_ROOM];
-    return err_fail(err, ERR_INVALID, CIS_ENDPOINT_INVALID, "cannot read the endpoint '%s': %s",
-                    endpoint_shown(text, shown), why);
+    char shown[URI_SHOWN_ROOM];
+    return err_fail(err, ERR_INVALID, CIS_ENDPOINT_INVALID, "cannot read the endpoint '%s': %s", uri_shown(text, shown),
+                    why);
 }
 
 bool endpoint_is_address(struct str host)

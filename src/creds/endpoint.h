@@ -15,8 +15,3 @@ struct endpoint {
 
 must_check int endpoint_parse(struct str text, struct endpoint *ret, struct err *err);
 bool endpoint_is_address(struct str host); /* an IPv4 or [IPv6] address */
-
-/* Returns `text`, an endpoint or a store's URI, for a message: at most ENDPOINT_SHOWN_MAX bytes, without the user info
- * before '@', which may be a password. buf of ENDPOINT_SHOWN_ROOM; returns buf. */
-enum { ENDPOINT_SHOWN_MAX = 100, ENDPOINT_SHOWN_ROOM = ENDPOINT_SHOWN_MAX + 8 };
-char *endpoint_shown(struct str text, char *buf);

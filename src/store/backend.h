@@ -19,7 +19,7 @@
 
 #include "store/pace.h"
 #include "store/store.h"
-#include "uri.h"
+#include "util/uri.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

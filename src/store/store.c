@@ -41,11 +41,11 @@ static int check_ca_file(const char *path, struct err *err)
 
 int store_open(const struct store_options *o, struct store **ret, struct err *err)
 {
-    struct uri uri;
-    int r = store_uri_parse(o->uri, &uri, err);
+    int r = uri_check(o->uri, err);
     if (r < 0)
         return r;
 
+    struct uri uri = uri_split(o->uri);
     auto_store s = xcalloc(1, sizeof *s);
     s->backend = backend_of(uri.scheme);
     s->scheme = uri.scheme;

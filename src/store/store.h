@@ -88,12 +88,10 @@ enum store_conditions {
 };
 
 struct store_caps {
-    const char *bucket_extra;   /* characters of bucket names beside a-z, 0-9, '-' and '.'; "": none */
-    unsigned bucket_dotted_max; /* the longest bucket name that has dots */
-    enum creds_kind creds;      /* CREDS_NONE: it needs no credentials */
-    bool lists_sorted;          /* a listing is in byte order of keys */
-    bool lists_from_any_key;    /* ... and start_after may be any key: several readers can share one listing */
-    bool lists_best_digest;     /* a listing has the strongest checksum of each object; if not, HEAD may */
+    enum creds_kind creds;   /* CREDS_NONE: it needs no credentials */
+    bool lists_sorted;       /* a listing is in byte order of keys */
+    bool lists_from_any_key; /* ... and start_after may be any key: several readers can share one listing */
+    bool lists_best_digest;  /* a listing has the strongest checksum of each object; if not, HEAD may */
     enum store_conditions conditions;
     enum hash_kind upload_digest; /* the kind that confirms a multipart upload */
     uint64_t part_bytes_min;      /* of every part but the last */

@@ -2,8 +2,8 @@
 #include "creds/endpoint.h"
 #include "creds/sigv4.h"
 #include "fuzz.h"
-#include "uri.h"
 #include "util/encode.h"
+#include "util/uri.h"
 
 static void encode_and_decode(struct str text)
 {
@@ -42,10 +42,10 @@ static void sign(struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
     struct str text = fuzz_str(bytes, len);
-    struct uri uri;
     struct endpoint e;
     struct err err;
-    if (store_uri_parse(text, &uri, &err) == 0)
+    struct uri uri = uri_split(text);
+    if (uri_check(text, &err) == 0)
         assert(uri.bucket.len == 0 ? uri.prefix.len > 0 : uri.bucket.len >= 3);
     else
         assert(err.id == 1001 && str_is_utf8(str_of(err.text)));

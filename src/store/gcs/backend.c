@@ -103,9 +103,7 @@ static void gcs_release(struct store_job *job)
 }
 
 const struct store_backend backend_gcs = {
-    .caps = {.bucket_extra = "_",
-             .bucket_dotted_max = 222,
-             .creds = CREDS_GOOGLE,
+    .caps = {.creds = CREDS_GOOGLE,
              .lists_sorted = true,
              .lists_from_any_key = true,
              .lists_best_digest = true,

@@ -125,9 +125,7 @@ static void s3_release(struct store_job *job)
 }
 
 const struct store_backend backend_s3 = {
-    .caps = {.bucket_extra = "",
-             .bucket_dotted_max = 63,
-             .creds = CREDS_AWS,
+    .caps = {.creds = CREDS_AWS,
              .lists_sorted = true,
              .lists_from_any_key = true,
              .lists_best_digest = false,

@@ -181,9 +181,7 @@ static void nothing(struct store_job *j)
 
 extern const struct store_backend backend_fake;
 const struct store_backend backend_fake = {
-    .caps = {.bucket_extra = "",
-             .bucket_dotted_max = 63,
-             .lists_sorted = true,
+    .caps = {.lists_sorted = true,
              .lists_from_any_key = true,
              .lists_best_digest = true,
              .conditions = STORE_CONDITIONS_HONOURED,
