@@ -289,7 +289,9 @@ static int policy_of_flags(struct export_cmd *j, const char *uri, struct err *er
 
 static int open_directory(struct export_cmd *j, const char *dir, const char *uri, struct err *err)
 {
-    int r = policy_of_flags(j, uri, err);
+    int r = uri_check(str_of(uri), err); /* the policy's advice would be for a BucketSource */
+    if (r == 0)
+        r = policy_of_flags(j, uri, err);
     if (r < 0)
         return r;
     r = dir_open(AT_FDCWD, dir, &j->data, err);
@@ -328,7 +330,7 @@ static int open_volume(struct export_cmd *j, struct err *err)
     if (r < 0)
         return r;
     j->spec = j->volume->spec;
-    if (!j->spec->export.uri)
+    if (!j->spec->export.uri.text)
         return err_set(err, ERR_INVALID, "'%s' has no export policy", flags.volume);
     r = volume_data(j->volume, &j->data, err);
     if (r == 0)
@@ -347,7 +349,7 @@ static int open_store(struct export_cmd *j, struct err *err)
     const struct spec_export *e = &j->spec->export;
     const struct spec_source *s = &j->spec->source;
     struct spec_server server = spec_export_server(j->spec);
-    struct store_options o = store_defaults(e->uri);
+    struct store_options o = store_defaults(e->uri.text);
     o.endpoint = server.endpoint ? server.endpoint : o.endpoint;
     o.region = server.region ? server.region : o.region;
     o.ca = str_of(server.ca_bundle);
@@ -355,7 +357,7 @@ static int open_store(struct export_cmd *j, struct err *err)
     if (flags.volume)
         o.retry = store_retry_of(s);
     auto_sbuf b = SBUF(16384);
-    sbuf_addf(&b, "%s\n%s", e->uri, o.endpoint ? o.endpoint : "");
+    sbuf_addf(&b, "%s\n%s", e->uri.text, o.endpoint ? o.endpoint : "");
     int r = sbuf_take(&b, &j->destination, err);
     return r < 0 ? r : store_open(&o, &j->store, err);
 }
@@ -366,7 +368,7 @@ static int check_apart(const struct export_cmd *j, const char *dir, struct err *
     if (store_endpoint(j->store) || !path_is_within(store_bucket(j->store).ptr, dir))
         return 0;
     return err_set(err, ERR_INVALID, "'%s' is inside '%s', which the export would send: choose a URI outside of it",
-                   j->spec->export.uri, dir);
+                   j->spec->export.uri.text, dir);
 }
 
 static int start_workers(struct export_cmd *j, struct err *err)

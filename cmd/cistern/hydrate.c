@@ -169,7 +169,7 @@ static int volume_sources(struct hydrate_cmd *run, const struct spec *spec, stru
     const struct spec_source *s = &spec->source;
     for (size_t i = 0; i < spec_source_count(spec); i++) {
         struct spec_part part = spec_source_at(spec, i);
-        struct store_options o = store_defaults(part.uri);
+        struct store_options o = store_defaults(part.uri.text);
         o.endpoint = s->endpoint ? s->endpoint : o.endpoint;
         o.region = s->region ? s->region : o.region;
         o.ca = s->ca_bundle ? str_of(s->ca_bundle) : STR_NULL;
@@ -181,7 +181,7 @@ static int volume_sources(struct hydrate_cmd *run, const struct spec *spec, stru
         int r = filter_fill(&run->filters[i], (const char *const *)part.include.items, part.include.count,
                             (const char *const *)part.exclude.items, part.exclude.count, err);
         if (r == 0)
-            r = add_source(run, &o, part.uri, part.sub_path ? part.sub_path : s->layout.sub_path, err);
+            r = add_source(run, &o, part.uri.text, part.sub_path ? part.sub_path : s->layout.sub_path, err);
         run->sources[i].keeps_prefix = !s->layout.strip_prefix;
         if (r < 0)
             return r;

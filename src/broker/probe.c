@@ -128,12 +128,12 @@ static int ask(struct probe_request *q, struct store_options *o, const struct sp
     return r;
 }
 
-static int ask_source(const struct spec *spec, const char *uri, struct creds_identity *identity,
+static int ask_source(const struct spec *spec, const struct spec_uri *uri, struct creds_identity *identity,
                       const struct guard *guard, uint64_t until_ns, bool *ret_answered, struct err *err)
 {
     const struct spec_source *s = &spec->source;
     struct probe_request q = {.mail.deliver = start_listing, .until_ns = until_ns};
-    struct store_options o = {.uri = str_of(uri),
+    struct store_options o = {.uri = str_of(uri->text),
                               .endpoint = s->endpoint,
                               .region = s->region,
                               .ca = str_of(s->ca_bundle),
@@ -142,7 +142,7 @@ static int ask_source(const struct spec *spec, const char *uri, struct creds_ide
     int r = ask(&q, &o, s, err);
     *ret_answered = r == 0;
     if (r == 0 && q.is_empty && s->on_empty == ON_EMPTY_FAIL)
-        r = store_found_nothing(q.store, uri, 0, err);
+        r = store_found_nothing(q.store, uri->text, 0, err);
     store_free(q.store);
     return r;
 }
@@ -155,7 +155,7 @@ static int ask_export(const struct spec *spec, struct creds_identity *identity, 
     struct spec_server server = spec_export_server(spec);
     struct probe_request q = {
         .mail.deliver = start_writing, .until_ns = until_ns, .writable.storage_class = e->storage_class};
-    struct store_options o = {.uri = str_of(e->uri),
+    struct store_options o = {.uri = str_of(e->uri.text),
                               .endpoint = server.endpoint,
                               .region = server.region,
                               .ca = str_of(server.ca_bundle),
@@ -171,12 +171,14 @@ static int ask_export(const struct spec *spec, struct creds_identity *identity, 
 /* The credential that a Job would get, by the same rules. They read only the fields that a volume copies from its
  * source. */
 static int find_identity(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
-                         const struct spec *spec, const char *uri, struct cached_credential *ret, struct err *err)
+                         const struct spec *spec, const struct spec_uri *uri, struct cached_credential *ret,
+                         struct err *err)
 {
     struct api_volume volume = {.meta.name = s->meta.name, .source_namespace = s->meta.namespace};
     struct route routes[ROUTES_MAX];
     size_t count;
-    int r = route_find(&volume, spec, uri == NULL, store_creds_kind(str_of(uri)), rules, routes, &count, err);
+    enum creds_kind kind = store_creds_kind(uri ? uri->view.scheme : NULL);
+    int r = route_find(&volume, spec, uri == NULL, kind, rules, routes, &count, err);
     if (r == 0)
         r = credential_cache_get(k, &routes[0], "", ret, err);
     return r < 0 ? err_wrap(err, "BucketSource '%s/%s'", s->meta.namespace, s->meta.name) : 0;
@@ -192,7 +194,7 @@ static void note_identity(const struct cached_credential *k, struct api_probe *r
 
 /* `uri` NULL: the source is only exported to. */
 static int try_prefix(struct credential_cache *k, const struct route_rules *rules, const struct api_source *s,
-                      const struct spec *spec, const char *uri, uint64_t until_ns, struct api_probe *ret,
+                      const struct spec *spec, const struct spec_uri *uri, uint64_t until_ns, struct api_probe *ret,
                       struct err *err)
 {
     struct cached_credential cached = {0};
@@ -226,8 +228,10 @@ static int try_source(struct credential_cache *k, const struct route_rules *rule
 {
     size_t count = spec_source_count(spec);
     int r = count == 0 ? try_prefix(k, rules, s, spec, NULL, until_ns, ret, err) : 0;
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = try_prefix(k, rules, s, spec, spec_source_at(spec, i).uri, until_ns, ret, err);
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct spec_part part = spec_source_at(spec, i);
+        r = try_prefix(k, rules, s, spec, &part.uri, until_ns, ret, err);
+    }
     return r;
 }
 
@@ -241,7 +245,7 @@ int probe_source(struct credential_cache *k, const struct route_rules *rules, co
         return r;
     uint64_t until_ns = clock_now_ns() + WHOLE_NS;
     r = try_source(k, rules, s, spec, until_ns, ret, err);
-    if (spec->export.uri && clock_now_ns() < until_ns)
+    if (spec->export.uri.text && clock_now_ns() < until_ns)
         try_export(k, rules, s, spec, until_ns, ret);
     return r;
 }

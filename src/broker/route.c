@@ -26,8 +26,8 @@ static int find_kind(struct route_request *w, enum creds_kind asked, struct err 
     enum creds_kind first = CREDS_NONE;
     size_t count = w->is_export ? 1 : spec_source_count(w->spec);
     for (size_t i = 0; i < count; i++) {
-        const char *uri = w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri;
-        enum creds_kind one = store_creds_kind(str_of(uri)); /* CREDS_NONE: a directory */
+        struct spec_uri uri = w->is_export ? w->spec->export.uri : spec_source_at(w->spec, i).uri;
+        enum creds_kind one = store_creds_kind(uri.view.scheme); /* CREDS_NONE: a directory */
         if (!first || one == asked)
             first = one ? one : first;
     }
@@ -211,7 +211,7 @@ static bool is_bound(const struct route_request *w, const char *secret)
         const struct broker_binding *b = &w->rules->bindings[i];
         bool there = b->endpoint.len ? str_eq(endpoint, without_slash(b->endpoint))
                                      : trust_of(w->creds, endpoint, NULL) == TRUST_PROVIDER;
-        if (there && str_eq(b->secret, str_of(secret)) && is_below(str_of(w->spec->export.uri), b->prefix))
+        if (there && str_eq(b->secret, str_of(secret)) && is_below(str_of(w->spec->export.uri.text), b->prefix))
             return true;
     }
     return false;

@@ -8,7 +8,7 @@
 static bool export_was_cut_short(const struct volume *v)
 {
     struct verdict verdict;
-    if (!v->spec->export.uri)
+    if (!v->spec->export.uri.text)
         return false;
     verdict_init(&verdict);
     bool cut = verdict_read(v->dir, &verdict, ERR_IGNORED) == 0 && verdict.state == VERDICT_RUNNING;

@@ -68,7 +68,7 @@ static void add_export(const struct volume *v, struct health *h)
 {
     struct err err;
     struct verdict verdict;
-    if (!v->spec->export.uri)
+    if (!v->spec->export.uri.text)
         return;
     verdict_init(&verdict);
     if (verdict_read(v->dir, &verdict, &err) < 0)

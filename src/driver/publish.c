@@ -96,7 +96,7 @@ static int publish(struct driver *d, struct pool *p, const struct volume *v, str
         r = record_add(have, w->target, w->read_only, err);
     if (!w->read_only)
         record_count_write(have);
-    if (!w->read_only && v->spec->export.uri)
+    if (!w->read_only && v->spec->export.uri.text)
         verdict_reserve(v->dir);
     have->unpublished_ns = 0;
     if (r == 0)
@@ -204,7 +204,7 @@ static int unpublish(struct driver *d, const struct volume *v, struct record *ha
     if (have->target_count == 0)
         have->unpublished_ns = driver_unpublished_now_ns(v);
     r = driver_record_unmounted(v, have, err);
-    if (r == 0 && have->target_count == 0 && have->writes > 0 && v->spec->export.uri &&
+    if (r == 0 && have->target_count == 0 && have->writes > 0 && v->spec->export.uri.text &&
         (v->spec->export.triggers & TRIGGER_ON_UNPUBLISH))
         export_now(d, v);
     return r;

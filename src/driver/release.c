@@ -95,7 +95,7 @@ static int read_present(struct release *w, struct release_facts *f, struct err *
     if (w->record.is_lost) /* a mounted record cannot be changed; mounts are refused for that time */
         f->stage = f->is_withdrawn ? RELEASE_OPEN : RELEASE_CLOSED;
     f->writes = w->record.writes;
-    f->has_policy = policy->uri != NULL;
+    f->has_policy = policy->uri.text != NULL;
     f->discards_failed = policy->on_failure == ON_FAILURE_DISCARD;
     f->verdict = verdict_of(&w->verdict);
     f->verdict_writes = w->verdict.writes;

@@ -14,7 +14,7 @@ static bool wants_fuse(const struct volume *v, const struct record *want)
 {
     if (v->spec->params.access != ACCESS_AUTO)
         return v->spec->params.access == ACCESS_FUSE;
-    return !want->read_only || want->has_group || want->context || v->spec->export.uri || !volume_is_hydrated(v);
+    return !want->read_only || want->has_group || want->context || v->spec->export.uri.text || !volume_is_hydrated(v);
 }
 
 int driver_check_view(const struct volume_id *id, const struct record *have, const struct csi_mount *q, struct err *err)

@@ -222,7 +222,7 @@ static struct export_run *new_run(const struct run_options *o)
     r->counts.writes = o->writes;
     r->counts.started_ns = r->counts.updated_ns > o->unpublished_ns ? r->counts.updated_ns : o->unpublished_ns;
     r->counts.pending_since_ns = r->counts.started_ns;
-    snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri);
+    snprintf(r->counts.uri, sizeof r->counts.uri, "%s", o->policy->uri.text);
     return r;
 }
 

@@ -26,7 +26,7 @@ bool observed_is_exported(const struct observed *f)
 bool observed_owe_export(const struct observed *f)
 {
     const struct spec_export *e = &f->volume->spec->export;
-    if (!e->uri || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
+    if (!e->uri.text || !(e->triggers & TRIGGER_ON_UNPUBLISH) || f->use.writes == 0 || !f->use.unpublished_ns ||
         f->use.published)
         return false;
     return !observed_is_exported(f);

@@ -259,7 +259,7 @@ static void set_last_export(struct status_writer *w)
             set_discarded(w);
         return;
     }
-    if (!w->f->volume->spec->export.uri)
+    if (!w->f->volume->spec->export.uri.text)
         return;
     add_export(w);
     if (w->f->use.writes > 0 && is_confirmed(w->f))
@@ -271,7 +271,7 @@ static void set_last_export(struct status_writer *w)
 static void set_exported(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
-    if (!w->f->volume->spec->export.uri)
+    if (!w->f->volume->spec->export.uri.text)
         return;
     if (e->alive)
         set_exporting(w);

@@ -127,7 +127,7 @@ static bool may_owe_export(const struct api_volume *order)
     const struct api_conditions *said = &order->status.conditions;
     bool is_empty = api_condition_is(said, API_PROVISIONED, API_FALSE) ||
                     api_condition_says(said, API_EXPORTED, API_TRUE, API_REASON_NOTHING_WRITTEN);
-    return !is_empty && (api_volume_spec(order, &spec, ERR_IGNORED) < 0 || spec->export.uri);
+    return !is_empty && (api_volume_spec(order, &spec, ERR_IGNORED) < 0 || spec->export.uri.text);
 }
 
 static int release(struct agent *a, struct api_volume *order, struct observed *f, enum release_step *ret,

@@ -373,7 +373,7 @@ static int find_annotated(struct claim_view *v)
     if (!t->export_policy.len)
         return 0;
     int r = find_source(v, t->namespace, t->export_policy, &policy, &exported_by);
-    if (r == 0 && !exported_by->export.uri)
+    if (r == 0 && !exported_by->export.uri.text)
         r = err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID,
                      "BucketSource %.*s/%.*s has no export: add spec.export to it, or name another BucketSource",
                      STR_FMT(t->namespace), STR_FMT(t->export_policy));

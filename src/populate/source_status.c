@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source_status.h"
 #include "util/clock.h"
-#include "util/uri.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -115,8 +114,7 @@ void source_status_add(struct api_source *s, const struct api_volume *v)
 
 static void resolve(struct api_source_status *t, const struct spec *spec)
 {
-    struct spec_part first = spec_source_count(spec) ? spec_source_at(spec, 0) : (struct spec_part){0};
-    struct uri uri = uri_split(str_of(first.uri ? first.uri : spec->export.uri));
+    struct uri uri = (spec_source_count(spec) ? spec_source_at(spec, 0).uri : spec->export.uri).view;
     if (!uri.scheme)
         return;
     text_set(&t->resolved.scheme, str_of(uri.scheme->name));
@@ -235,13 +233,13 @@ static void judge_export(struct api_source *s, const struct spec *spec, const st
     char line[ERR_LINE_MAX] = "";
     bool is_tested = p->state == SOURCE_PROBED && p->answer.tried_export;
     enum api_truth truth = !is_tested ? API_UNKNOWN : err->code ? API_FALSE : API_TRUE;
-    const char *reason = !spec->export.uri ? "NothingToExport" : !is_tested ? "Pending" : API_EXPORTABLE;
+    const char *reason = !spec->export.uri.text ? "NothingToExport" : !is_tested ? "Pending" : API_EXPORTABLE;
     bool is_told = api_condition_find(all, API_EXPORTABLE) != NULL;
     if (is_tested && err->code) {
         reason = source_export_reason(err);
         err_line(err, line, sizeof line);
     }
-    if (spec->export.uri ? is_tested || !is_told : is_told)
+    if (spec->export.uri.text ? is_tested || !is_told : is_told)
         api_condition_set(all, API_EXPORTABLE, truth, reason, s->meta.generation, now_ns, "%s", line);
 }
 

@@ -62,7 +62,7 @@ static bool is_of_type(const struct spec_key *key, const json *value)
     }
 }
 
-/* The sources of fields. Records may have fields that earlier versions accepted with their only value:
+/* The sources of fields. Records may have what earlier versions accepted, fields with their only value and URIs:
  * volume.json, and the copy of a BucketSource's spec in a CisternVolume. */
 enum section { PARAMETERS, SOURCE, RECORDED_SOURCE };
 
@@ -81,10 +81,10 @@ static int read_field(struct spec *s, const char *path, enum section section, co
         return unknown(path, err);
     if (!is_of_type(key, value))
         return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "'%s' has a value of another type", path);
-    if (json_as_str(value, &text))
-        return spec_value_parse(key, s, text, err);
-    auto_mem char *written = json_text(value, 0);
-    return spec_value_parse(key, s, str_of(written), err);
+    auto_mem char *written = json_as_str(value, &text) ? NULL : json_text(value, 0);
+    if (written)
+        text = str_of(written);
+    return section == RECORDED_SOURCE ? spec_value_read(key, s, text, err) : spec_value_parse(key, s, text, err);
 }
 
 /* Does an object at this path have fields of its own, such as `retry` and `export.select`? */

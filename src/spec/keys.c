@@ -28,7 +28,7 @@ const struct spec_key spec_keys[] = {
     {"exportSecret", TYPE_TEXT, AT(params.export_secret), .cluster_only = ANY_VALUE, .is_parameter = true},
 
     /* BucketSource: what to hydrate from */
-    {"uri", TYPE_TEXT, AT(source.uri)},
+    {"uri", TYPE_URI, AT(source.uri)},
     {"endpoint", TYPE_TEXT, AT(source.endpoint), .alphabet = SERVER_MARKS},
     {"region", TYPE_TEXT, AT(source.region), .alphabet = REGION_MARKS},
     {"caBundle", TYPE_PEM, AT(source.ca_bundle)},
@@ -71,7 +71,7 @@ const struct spec_key spec_keys[] = {
     {"shard.count", TYPE_COUNT, AT(source.shard_count), .least = 1, .most = SPEC_SHARDS_MAX, .initial = "1"},
 
     /* BucketSource: what to export */
-    {"export.uri", TYPE_URI, AT(export.uri)},
+    {"export.uri", TYPE_URI, AT(export.uri), .least = 1},
     {"export.endpoint", TYPE_TEXT, AT(export.endpoint), .alphabet = SERVER_MARKS},
     {"export.region", TYPE_TEXT, AT(export.region), .alphabet = REGION_MARKS},
     {"export.caBundle", TYPE_PEM, AT(export.ca_bundle)},

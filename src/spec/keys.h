@@ -8,7 +8,7 @@
 
 enum spec_type {
     TYPE_TEXT,     /* char * */
-    TYPE_URI,      /* char *, not empty; spec_check() checks its form */
+    TYPE_URI,      /* struct spec_uri of at least .least bytes */
     TYPE_PATH,     /* char *, relative, without ".." */
     TYPE_PEM,      /* char *: certificates */
     TYPE_BOOL,     /* bool */
@@ -42,6 +42,7 @@ struct spec_key {
     bool is_parameter; /* a StorageClass's; otherwise BucketSource's */
 };
 
+#define SPEC_URI_FORMS "expected s3://bucket/prefix/, gs://bucket/prefix/ or file:///directory/"
 #define ANY_VALUE "*" /* any value but the initial one */
 
 extern const struct spec_key spec_keys[];
@@ -52,8 +53,10 @@ const struct spec_key *spec_key_find(struct str name, struct err *err);
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Sets the value of `key` in s; a failure (CIS_PARAMETER_INVALID) leaves s unchanged. */
+/* Sets the value of `key` in s; a failure (CIS_PARAMETER_INVALID) leaves s unchanged. The second one is for a record:
+ * it takes a URI that only new values may not have, because the volume exists. */
 must_check int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err);
+must_check int spec_value_read(const struct spec_key *key, struct spec *s, struct str text, struct err *err);
 bool spec_value_same(const struct spec_key *key, const struct spec *a, const struct spec *b);
 /* Sets `path` in j, unless the value is missing. */
 void spec_value_write(const struct spec_key *key, const struct spec *s, json *j, const char *path);

@@ -6,7 +6,6 @@
 #include "util/clock.h"
 #include "util/file.h"
 #include "util/glob.h"
-#include "util/uri.h"
 
 static bool is_refused(const struct spec_key *key, const struct spec *s, struct str choice)
 {
@@ -113,7 +112,7 @@ static int check_globs(const struct spec_export *e, struct err *err)
 int spec_check_owed(const struct spec *s, struct err *err)
 {
     const struct spec_export *e = &s->export;
-    if (!e->uri)
+    if (!e->uri.text)
         return 0;
     if (!(e->triggers & (TRIGGER_ON_UNPUBLISH | TRIGGER_ON_RELEASE)))
         return err_fail(err, ERR_INVALID, CIS_EXPORT_POLICY_EMPTY,
@@ -161,18 +160,18 @@ static bool is_directory(struct str prefix)
 
 const char *spec_exports_into(const struct spec *s)
 {
-    struct uri out = uri_split(str_of(s->export.uri));
+    struct uri out = s->export.uri.view;
     const char *endpoint = spec_export_server(s).endpoint;
     bool is_same_server = text_same(endpoint, s->source.endpoint);
     auto_sbuf to = SBUF(PATH_MAX);
     sbuf_addf(&to, "%.*s%s", STR_FMT(out.prefix), is_directory(out.prefix) ? "" : "/");
-    for (size_t i = 0; s->export.uri && is_same_server && i < spec_source_count(s); i++) {
+    for (size_t i = 0; s->export.uri.text && is_same_server && i < spec_source_count(s); i++) {
         struct spec_part part = spec_source_at(s, i);
-        struct uri in = uri_split(str_of(part.uri));
+        struct uri in = part.uri.view;
         if (in.scheme == out.scheme && str_eq(in.bucket, out.bucket) && is_directory(in.prefix) &&
             str_starts(sbuf_str(&to), in.prefix) &&
             selects_exported(&part, str_from(sbuf_str(&to), in.prefix.len), &s->export.include))
-            return part.uri;
+            return part.uri.text;
     }
     return NULL;
 }

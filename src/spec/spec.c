@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spec/spec.h"
 #include "keys.h"
-#include "util/uri.h"
 #include <assert.h>
 
 struct spec *spec_new(void)
@@ -109,23 +108,22 @@ static int contradiction(struct err *err, const char *what)
     return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "%s", what);
 }
 
-static int check_uri(const char *name, const char *uri, struct err *err)
+/* A record of any version has at least this. uri_check() has the rules for new values. */
+static int check_uri(const char *name, const struct spec_uri *uri, struct err *err)
 {
-    struct uri u = uri_split(str_of(uri));
-    if (u.bucket.len > 0 || (u.scheme && u.scheme->is_path && u.prefix.len > 1 && u.prefix.ptr[0] == '/'))
+    const struct uri *u = &uri->view;
+    if (u->bucket.len > 0 || (u->scheme && u->scheme->is_path && u->prefix.len > 1 && u->prefix.ptr[0] == '/'))
         return 0;
-    err_set(err, ERR_INVALID,
-            "'%s': invalid URI '%.200s': expected s3://bucket/prefix/, gs://bucket/prefix/ or file:///directory/", name,
-            uri);
-    return err_advise(err, CIS_PARAMETER_INVALID);
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "'%s': invalid URI '%.200s': " SPEC_URI_FORMS, name,
+                    uri->text);
 }
 
-static int check_prefix(const struct spec_source *src, const char *uri, struct err *err)
+static int check_prefix(const struct spec_source *src, const struct spec_uri *uri, struct err *err)
 {
-    int r = check_uri(src->uri ? "uri" : "sources.uri", uri, err);
+    int r = check_uri(src->uri.text ? "uri" : "sources.uri", uri, err);
     if (r < 0)
         return r;
-    const struct scheme *scheme = uri_split(str_of(uri)).scheme;
+    const struct scheme *scheme = uri->view.scheme;
     if (!src->layout.strip_prefix && scheme->is_path)
         return contradiction(err, "'layout.stripPrefix: false' needs a bucket: use layout.subPath with file://");
     /* Google bills a project; S3 bills the requester. */
@@ -137,12 +135,13 @@ static int check_prefix(const struct spec_source *src, const char *uri, struct e
 static int check_source(const struct spec *s, struct err *err)
 {
     const struct spec_source *src = &s->source;
-    if (src->uri && src->sources.count)
+    if (src->uri.text && src->sources.count)
         return contradiction(err, "'uri' and 'sources' are both given: only one is allowed");
     if (src->sources.count && (src->include.count || src->exclude.count))
         return contradiction(err, "'include' and 'exclude' beside 'sources': they belong in its entries");
     for (size_t i = 0; i < spec_source_count(s); i++) {
-        int r = check_prefix(src, spec_source_at(s, i).uri, err);
+        struct spec_part part = spec_source_at(s, i);
+        int r = check_prefix(src, &part.uri, err);
         if (r < 0)
             return r;
     }
@@ -158,15 +157,15 @@ static int check_source(const struct spec *s, struct err *err)
 static int check_export(const struct spec *s, struct err *err)
 {
     const struct spec_export *e = &s->export;
-    if (!e->uri && (e->marker || e->include.count || e->exclude.count || e->latest || e->every || e->best_key))
+    if (!e->uri.text && (e->marker || e->include.count || e->exclude.count || e->latest || e->every || e->best_key))
         return contradiction(err, "there are export rules, but no 'export.uri'");
-    if (!e->uri)
+    if (!e->uri.text)
         return 0;
     if (!e->best_file != !e->best_key)
         return contradiction(err, "'export.select.best' needs both 'file' and 'key'");
     if (e->marker && e->group == GROUP_FILE && (e->latest || e->every || e->best_key))
         return contradiction(err, "'export.marker' needs 'export.select.group: directory'");
-    return check_uri("export.uri", e->uri, err);
+    return check_uri("export.uri", &e->uri, err);
 }
 
 int spec_check(const struct spec *s, struct err *err)
@@ -195,14 +194,14 @@ bool spec_is_hydrated(const struct spec *s)
 
 size_t spec_source_count(const struct spec *s)
 {
-    return s->source.uri ? 1 : s->source.sources.count;
+    return s->source.uri.text ? 1 : s->source.sources.count;
 }
 
 struct spec_part spec_source_at(const struct spec *s, size_t index)
 {
     assert(index < spec_source_count(s));
     const struct spec_source *src = &s->source;
-    if (src->uri)
+    if (src->uri.text)
         return (struct spec_part){.uri = src->uri, .include = src->include, .exclude = src->exclude};
     return src->sources.items[index];
 }
@@ -212,8 +211,7 @@ struct spec_server spec_export_server(const struct spec *s)
     const struct spec_export *e = &s->export;
     struct spec_server own = {e->endpoint, e->region, e->ca_bundle};
     const struct spec_source *src = &s->source;
-    if (spec_source_count(s) > 0 &&
-        uri_split(str_of(spec_source_at(s, 0).uri)).scheme != uri_split(str_of(e->uri)).scheme)
+    if (spec_source_count(s) > 0 && spec_source_at(s, 0).uri.view.scheme != e->uri.view.scheme)
         return own;
     return (struct spec_server){.endpoint = own.endpoint ? own.endpoint : src->endpoint,
                                 .region = own.region ? own.region : src->region,

@@ -13,6 +13,7 @@
 #include "util/err.h"
 #include "util/json.h"
 #include "util/str.h"
+#include "util/uri.h"
 
 enum {
     SPEC_VERSION = 1,          /* version of volume.json; a newer one is refused (CIS_VOLUME_RECORD_VERSION) */
@@ -64,9 +65,15 @@ struct spec_list {
     size_t count;
 };
 
+/* Taken apart once, when it is set. */
+struct spec_uri {
+    char *text;      /* gs://b/p/, s3://b/p/, file:///d/; owned, NULL: none */
+    struct uri view; /* of the text */
+};
+
 /* One prefix of a source. From spec_source_at() it borrows from the spec. */
 struct spec_part {
-    char *uri;      /* gs://b/p/, s3://b/p/, file:///d/ */
+    struct spec_uri uri;
     char *sub_path; /* directory in the volume; NULL: its root */
     struct spec_list include;
     struct spec_list exclude;
@@ -108,7 +115,7 @@ struct spec_layout {
 };
 
 struct spec_source {
-    char *uri;
+    struct spec_uri uri;
     char *endpoint;
     char *region;
     char *ca_bundle; /* PEM: trusted authorities instead of the system's */
@@ -136,8 +143,8 @@ struct spec_source {
 };
 
 struct spec_export {
-    char *uri;      /* NULL: nothing is exported */
-    char *endpoint; /* the export's own, likewise the next two: spec_export_server() has those to use */
+    struct spec_uri uri; /* none: nothing is exported */
+    char *endpoint;      /* the export's own, likewise the next two: spec_export_server() has those to use */
     char *region;
     char *ca_bundle;
     struct spec_list include;
@@ -181,7 +188,8 @@ DEFINE_AUTO(spec, struct spec, spec_free)
 
 /* One pair of a string map (CreateVolume's parameters). A list is `a,b` or a JSON array; `sources` is a JSON array of
  * objects. All errors are ERR_INVALID: an unknown key (CIS_PARAMETER_UNKNOWN, with the nearest name), a bad value
- * (CIS_PARAMETER_INVALID). Keys below csi.storage.k8s.io/ are ignored, but fstype must be empty. */
+ * (CIS_PARAMETER_INVALID), such as a URI that no store takes. Keys below csi.storage.k8s.io/ are ignored, but fstype
+ * must be empty. */
 must_check int spec_set(struct spec *s, struct str key, struct str value, struct err *err);
 
 /* The same for StorageClass parameters alone, where fields of BucketSource have no place (CIS_PARAMETER_UNKNOWN). */
@@ -191,7 +199,8 @@ must_check int spec_set_parameter(struct spec *s, struct str key, struct str val
  * lack what it asks for. CIS_PARAMETER_UNKNOWN, CIS_PARAMETER_INVALID. */
 must_check int spec_set_source(struct spec *s, const json *source, struct err *err);
 
-/* The same for a copy in an existing CisternVolume: fields that earlier versions accepted are ignored. */
+/* The same for a copy in an existing CisternVolume: fields that earlier versions accepted are ignored, and URIs that
+ * they accepted are read. */
 must_check int spec_set_recorded_source(struct spec *s, const json *source, struct err *err);
 
 /* The same for an existing volume (VolumeAttributesClass): only keys that may change, and only to values that are
@@ -238,7 +247,7 @@ struct spec_server {
 };
 struct spec_server spec_export_server(const struct spec *s);
 
-/* volume.json. Reading is strict: an unknown key, a missing one or a wrong type is ERR_CORRUPT
- * (CIS_VOLUME_RECORD_CORRUPT), a newer format ERR_UNSUPPORTED (CIS_VOLUME_RECORD_VERSION). */
+/* volume.json. Reading is strict, except for URIs that earlier versions accepted: an unknown key, a missing one or a
+ * wrong type is ERR_CORRUPT (CIS_VOLUME_RECORD_CORRUPT), a newer format ERR_UNSUPPORTED (CIS_VOLUME_RECORD_VERSION). */
 char *spec_to_json(const struct spec *s); /* the caller frees */
 must_check int spec_from_json(struct str text, const char *what, struct spec **ret, struct err *err);

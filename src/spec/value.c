@@ -13,6 +13,8 @@ struct type {
     int (*parse)(const struct spec_key *key, void *field, struct str text, struct err *err);
     void (*write)(const struct spec_key *key, const void *field, json *j, const char *path);
     void (*free)(void *field); /* NULL: it owns nothing */
+    /* Of a new value, where a record may have more; NULL: parse() */
+    int (*parse_new)(const struct spec_key *key, void *field, struct str text, struct err *err);
 };
 
 static int refuse(const struct spec_key *key, struct str text, struct err *err, const char *why, ...) printf_like(4, 5);
@@ -76,14 +78,6 @@ static int path_parse(const struct spec_key *key, void *field, struct str text, 
     return text_parse(key, field, text, err);
 }
 
-/* An empty list would be a policy that exports nothing. */
-static int parse_uri(const struct spec_key *key, void *field, struct str text, struct err *err)
-{
-    if (text.len == 0)
-        return refuse(key, text, err, "it is empty");
-    return text_parse(key, field, text, err);
-}
-
 static int payer_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
 {
     return text_parse(key, field, str_eq(text, STR("false")) ? STR_NULL : text, err);
@@ -99,6 +93,45 @@ static void text_write(const struct spec_key *, const void *field, json *j, cons
 static void text_free(void *field)
 {
     text_set(field, STR_NULL);
+}
+
+/* ---- URIs -------------------------------------------------------------------------------------------------------- */
+
+static int uri_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    struct spec_uri *u = field;
+    if (text.len < key->least) /* an empty export.uri would be a policy that exports nothing */
+        return refuse(key, text, err, "it is empty");
+    int r = text_parse(key, &u->text, text, err);
+    if (r == 0)
+        u->view = uri_split(str_of(u->text));
+    return r;
+}
+
+static int check_uri(const struct spec_key *key, struct str text, struct err *err)
+{
+    struct err why;
+    if (text.len == 0 || uri_check(text, &why) == 0)
+        return 0;
+    return err_fail(err, ERR_INVALID, CIS_PARAMETER_INVALID, "'%s': %s: " SPEC_URI_FORMS, key->name, why.text);
+}
+
+static int uri_parse_new(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    int r = check_uri(key, text, err);
+    return r < 0 ? r : uri_parse(key, field, text, err);
+}
+
+static void uri_write(const struct spec_key *key, const void *field, json *j, const char *path)
+{
+    text_write(key, &((const struct spec_uri *)field)->text, j, path);
+}
+
+static void uri_free(void *field)
+{
+    struct spec_uri *u = field;
+    free(u->text);
+    *u = (struct spec_uri){0};
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -343,7 +376,7 @@ static void parts_free(void *field)
 {
     struct spec_parts *p = field;
     for (size_t i = 0; i < p->count; i++) {
-        free(p->items[i].uri);
+        uri_free(&p->items[i].uri);
         free(p->items[i].sub_path);
         list_free(&p->items[i].include);
         list_free(&p->items[i].exclude);
@@ -352,16 +385,18 @@ static void parts_free(void *field)
     *p = (struct spec_parts){0};
 }
 
+static const struct spec_key part_uri = {"sources.uri"};
+
 /* Uses the functions of a top-level field for a field of one entry; only the name in the sentence differs. */
 static int part_field(struct spec_part *part, struct str name, const json *value, struct err *err)
 {
-    static const struct spec_key uri = {"sources.uri"}, sub_path = {"sources.subPath"}, include = {"sources.include"},
+    static const struct spec_key sub_path = {"sources.subPath"}, include = {"sources.include"},
                                  exclude = {"sources.exclude"};
     struct str text;
     auto_mem char *written = json_text(value, 0);
     bool is_text = json_as_str(value, &text);
     if (str_eq(name, STR("uri")) && is_text)
-        return text_parse(&uri, &part->uri, text, err);
+        return uri_parse(&part_uri, &part->uri, text, err);
     if (str_eq(name, STR("subPath")) && is_text)
         return path_parse(&sub_path, &part->sub_path, text, err);
     if (str_eq(name, STR("include")) && json_kind_of(value) == '[')
@@ -393,21 +428,33 @@ static int read_parts(const struct spec_key *key, struct str text, struct spec_p
             if (r < 0)
                 return r;
         }
-        if (!part->uri)
+        if (!part->uri.text)
             return refuse(key, STR("[...]"), err, "entry %zu has no 'uri'", i);
     }
     return 0;
 }
 
-static int parts_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+static int set_parts(const struct spec_key *key, void *field, struct str text, bool is_new, struct err *err)
 {
     auto_with(parts_free) struct spec_parts p = {0};
     int r = read_parts(key, text, &p, err);
+    for (size_t i = 0; is_new && r == 0 && i < p.count; i++)
+        r = check_uri(&part_uri, str_of(p.items[i].uri.text), err);
     if (r < 0)
         return r;
     parts_free(field);
     *(struct spec_parts *)field = take(&p);
     return 0;
+}
+
+static int parts_parse(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    return set_parts(key, field, text, false, err);
+}
+
+static int parts_parse_new(const struct spec_key *key, void *field, struct str text, struct err *err)
+{
+    return set_parts(key, field, text, true, err);
 }
 
 static void parts_write(const struct spec_key *, const void *field, json *j, const char *path)
@@ -418,7 +465,7 @@ static void parts_write(const struct spec_key *, const void *field, json *j, con
     json *array = json_new_array();
     for (size_t i = 0; i < p->count; i++) {
         json *entry = json_new_object();
-        text_write(NULL, &p->items[i].uri, entry, "uri");
+        uri_write(NULL, &p->items[i].uri, entry, "uri");
         text_write(NULL, &p->items[i].sub_path, entry, "subPath");
         patterns_write(NULL, &p->items[i].include, entry, "include");
         patterns_write(NULL, &p->items[i].exclude, entry, "exclude");
@@ -431,7 +478,7 @@ static void parts_write(const struct spec_key *, const void *field, json *j, con
 
 static const struct type types[] = {
     [TYPE_TEXT] = {text_parse, text_write, text_free},
-    [TYPE_URI] = {parse_uri, text_write, text_free},
+    [TYPE_URI] = {uri_parse, uri_write, uri_free, uri_parse_new},
     [TYPE_PATH] = {path_parse, text_write, text_free},
     [TYPE_PEM] = {pem_parse, text_write, text_free},
     [TYPE_PAYER] = {payer_parse, text_write, text_free},
@@ -443,7 +490,7 @@ static const struct type types[] = {
     [TYPE_BYTES] = {bytes_parse, number_write},
     [TYPE_DURATION] = {duration_parse, duration_write},
     [TYPE_PATTERNS] = {patterns_parse, patterns_write, list_free},
-    [TYPE_SOURCES] = {parts_parse, parts_write, parts_free},
+    [TYPE_SOURCES] = {parts_parse, parts_write, parts_free, parts_parse_new},
 };
 
 static void *field_of(const struct spec_key *key, const struct spec *s)
@@ -452,6 +499,12 @@ static void *field_of(const struct spec_key *key, const struct spec *s)
 }
 
 int spec_value_parse(const struct spec_key *key, struct spec *s, struct str text, struct err *err)
+{
+    const struct type *t = &types[key->type];
+    return (t->parse_new ? t->parse_new : t->parse)(key, field_of(key, s), text, err);
+}
+
+int spec_value_read(const struct spec_key *key, struct spec *s, struct str text, struct err *err)
 {
     return types[key->type].parse(key, field_of(key, s), text, err);
 }

@@ -19,7 +19,6 @@
 
 #include "store/pace.h"
 #include "store/store.h"
-#include "util/uri.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -16,8 +16,7 @@ const struct store_backend *backend_of(const struct scheme *scheme)
     return backends[scheme - schemes];
 }
 
-enum creds_kind store_creds_kind(struct str uri)
+enum creds_kind store_creds_kind(const struct scheme *scheme)
 {
-    const struct scheme *scheme = uri_split(uri).scheme;
     return scheme ? backend_of(scheme)->caps.creds : CREDS_NONE;
 }

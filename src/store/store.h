@@ -13,6 +13,7 @@
 #include "io/rate.h"
 #include "io/worker.h"
 #include "util/hash.h"
+#include "util/uri.h"
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
 
@@ -99,8 +100,8 @@ struct store_caps {
 };
 
 const struct store_caps *store_caps(const struct store *s);
-enum creds_kind store_creds_kind(struct str uri);       /* CREDS_NONE: an unknown scheme, too */
-const struct creds *store_creds(const struct store *s); /* borrowed; NULL: the store needs none */
+enum creds_kind store_creds_kind(const struct scheme *scheme); /* NULL: CREDS_NONE */
+const struct creds *store_creds(const struct store *s);        /* borrowed; NULL: the store needs none */
 
 /* Of the URI; borrowed from the store. */
 const char *store_scheme(const struct store *s);

@@ -67,7 +67,8 @@ static int invalid_scheme(struct str text, struct err *err)
     for (size_t i = 0; i < scheme.len && scheme.len < sizeof lower; i++)
         lower[i] = (char)(scheme.ptr[i] | ('a' ^ 'A'));
     if (str_starts(str_of(lower), STR("http")))
-        return invalid(text, err, "an http:// URL is not a bucket; give the server with --endpoint");
+        return invalid(text, err,
+                       "an http:// URL is not a bucket; give the server with --endpoint (endpoint of a BucketSource)");
     if (strcmp(lower, "gcs") == 0)
         return invalid(text, err, "unknown scheme 'gcs' (Google's buckets are gs://)");
     if (strcmp(lower, "s3a") == 0 || strcmp(lower, "s3n") == 0)
@@ -94,7 +95,8 @@ static const char *foreign_part(struct str bucket)
         return "it has a user name or password before '@'; credentials do not belong in a URI";
     if (str_ends(bucket, STR(".amazonaws.com")) || str_ends(bucket, STR("storage.googleapis.com")))
         return "it has a host name in place of the bucket's: name the bucket itself";
-    return str_find(bucket, ':') >= 0 ? "it has a port; give the server with --endpoint" : NULL;
+    return str_find(bucket, ':') >= 0 ? "it has a port; give the server with --endpoint (endpoint of a BucketSource)"
+                                      : NULL;
 }
 
 /* The rules of both vendors' naming pages. S3 buckets from before 2018 with capitals are not reachable by host name. */

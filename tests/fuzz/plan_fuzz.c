@@ -111,7 +111,7 @@ static void set_up(void)
     int r = mkdirat(fuzz_folder(), "data", 0700);
     t.data = openat(fuzz_folder(), "data", O_RDONLY | O_DIRECTORY);
     r |= mkdirat(t.data, "step-1", 0700) | mkdirat(t.data, "step-2", 0700);
-    r |= logbook_open(fuzz_folder(), STR("s3://b/"), &t.book, &err);
+    r |= logbook_open(fuzz_folder(), STR("s3://bucket/"), &t.book, &err);
     t.policy = spec_new();
     for (size_t i = 0; i < countof(pairs); i++)
         r |= spec_set(t.policy, str_of(pairs[i][0]), str_of(pairs[i][1]), &err);

@@ -223,7 +223,7 @@ def test_a_wrong_word_is_refused_by_its_name(nodes, controllers):
     nodes()
     controller = controllers()
     for parameters, sentence in [({"concurency": "8"}, "nearest known one is 'concurrency'"),
-                                 ({"uri": "s3://b/"}, "is a field of BucketSource"),
+                                 ({"uri": "s3://bucket/"}, "is a field of BucketSource"),
                                  ({"hydration": "lazy"}, "expected one of eager gate none")]:
         code, text = controller.create_fails(new_name(), node="node-a", parameters=parameters)
         assert code == Code.INVALID_ARGUMENT and sentence in text
@@ -340,7 +340,7 @@ def test_missing_claim_or_source_is_reported_and_nothing_is_ordered(cluster, nod
     make_claim(cluster, "waits", annotations={"cistern.io/source": "absent"})
     code, text = controller.create_fails(name, node="node-a", claim=("default", "waits"))
     assert code == Code.NOT_FOUND and "BucketSource 'default/absent': not found" in text
-    make_source(cluster, "absent", uri="s3://b/", include=["["])  # the schema takes any pattern
+    make_source(cluster, "absent", uri="s3://bucket/", include=["["])  # the schema takes any pattern
     code, text = controller.create_fails(name, node="node-a", claim=("default", "waits"))
     assert code == Code.INVALID_ARGUMENT and "'include'" in text and "CIS2002" in text
     assert order(cluster, name) is None

@@ -24,14 +24,14 @@ static void source_spec_becomes_a_volume_spec(void **state)
     struct err err = {0};
     auto_spec spec = NULL;
     auto_api_source s =
-        source_of("{\"uri\":\"s3://b/p/"
+        source_of("{\"uri\":\"s3://bucket/p/"
                   "\",\"serviceAccountName\":\"trainer\",\"include\":[\"*.bin\"],\"retry\":{\"maxAttempts\":3},"
                   "\"layout\":{\"dirMode\":\"0700\"},\"identity\":{},\"requesterPays\":\"true\",\"export\":{\"uri\":"
-                  "\"gs://o/x/\","
+                  "\"gs://out/x/\","
                   "\"secretRef\":{\"name\":\"out\"},\"select\":{\"best\":{\"file\":\"m.json\",\"key\":\"loss\"}}}}");
     if (api_source_spec(s, &spec, &err) < 0)
         fail_msg("%s; %s", err.text, err.advice);
-    assert_string_equal(spec->source.uri, "s3://b/p/");
+    assert_string_equal(spec->source.uri.text, "s3://bucket/p/");
     assert_string_equal(spec->source.service_account, "trainer");
     assert_int_equal(spec->source.include.count, 1);
     assert_int_equal(spec->source.retry.attempts_max, 3);
@@ -48,8 +48,8 @@ static void unsupported_field_is_reported(void **state)
         const char *source, *name;
         unsigned id;
     } later[] = {
-        {"{\"uri\":\"s3://b/\",\"maxAge\":\"1h\"}", "maxAge", CIS_PARAMETER_UNKNOWN},
-        {"{\"uri\":\"s3://b/\",\"identity\":{\"method\":\"kiam\"}}", "identity.method", CIS_PARAMETER_INVALID},
+        {"{\"uri\":\"s3://bucket/\",\"maxAge\":\"1h\"}", "maxAge", CIS_PARAMETER_UNKNOWN},
+        {"{\"uri\":\"s3://bucket/\",\"identity\":{\"method\":\"kiam\"}}", "identity.method", CIS_PARAMETER_INVALID},
     };
     for (size_t i = 0; i < countof(later); i++) {
         struct err err = {0};
@@ -68,11 +68,14 @@ static void unknown_field_or_wrong_type_is_refused(void **state)
         const char *spec;
         unsigned id;
     } bad[] = {
-        {"{\"uri\":\"s3://b/\",\"colour\":\"red\"}", 2001},
-        {"{\"uri\":\"s3://b/\",\"hydration\":\"eager\"}", 2001},
+        {"{\"uri\":\"s3://bucket/\",\"colour\":\"red\"}", 2001},
+        {"{\"uri\":\"s3://bucket/\",\"hydration\":\"eager\"}", 2001},
         {"{\"uri\":\"http://b/\"}", 2002},
-        {"{\"uri\":\"s3://b/\",\"include\":\"*\"}", 2002},
-        {"{\"uri\":\"s3://b/\",\"retry\":3}", 2001},
+        {"{\"uri\":\"s3://My_Bucket/\"}", 2002},
+        {"{\"export\":{\"uri\":\"s3://My_Bucket/\"}}", 2002},
+        {"{\"sources\":[{\"uri\":\"s3://bucket/\"},{\"uri\":\"s3://My_Bucket/\"}]}", 2002},
+        {"{\"uri\":\"s3://bucket/\",\"include\":\"*\"}", 2002},
+        {"{\"uri\":\"s3://bucket/\",\"retry\":3}", 2001},
     };
     for (size_t i = 0; i < countof(bad); i++) {
         struct err err = {0};
@@ -87,7 +90,7 @@ static void unknown_field_or_wrong_type_is_refused(void **state)
 static void source_status_has_the_columns(void **state)
 {
     (void)state;
-    auto_api_source s = source_of("{\"uri\":\"s3://b/\"}");
+    auto_api_source s = source_of("{\"uri\":\"s3://bucket/\"}");
     s->status.phase = API_SOURCE_READY;
     s->status.listing.known = true;
     s->status.listing.objects = 191;

@@ -20,7 +20,7 @@ static struct api_volume *order(void)
     v->source_namespace = str_dup(STR("train"));
     v->source_name = str_dup(STR("llama"));
     v->source_generation = 3;
-    v->source = str_dup(STR("{\"uri\":\"s3://b/p/\",\"serviceAccountName\":\"trainer\"}"));
+    v->source = str_dup(STR("{\"uri\":\"s3://bucket/p/\",\"serviceAccountName\":\"trainer\"}"));
     assert_int_equal(api_volume_set_parameter(v, STR("pool"), STR("nvme"), &err), 0);
     assert_int_equal(api_volume_set_parameter(v, STR("hydration"), STR("gate"), &err), 0);
     return v;
@@ -63,7 +63,7 @@ static void order_has_the_spec_of_the_standalone_driver(void **state)
         fail_msg("%s; %s", err.text, err.advice);
     assert_int_equal(spec_set(wanted, STR("pool"), STR("nvme"), &err), 0);
     assert_int_equal(spec_set(wanted, STR("hydration"), STR("gate"), &err), 0);
-    assert_int_equal(spec_set(wanted, STR("uri"), STR("s3://b/p/"), &err), 0);
+    assert_int_equal(spec_set(wanted, STR("uri"), STR("s3://bucket/p/"), &err), 0);
     assert_int_equal(spec_set(wanted, STR("serviceAccountName"), STR("trainer"), &err), 0);
     assert_null(spec_difference(made, wanted));
     assert_string_equal(made->id.text, v->id.text);
@@ -80,7 +80,7 @@ static void field_of_bucket_source_is_refused_as_parameter(void **state)
     struct err err = {0};
     auto_spec made = NULL;
     auto_api_volume v = order();
-    assert_int_equal(api_volume_set_parameter(v, STR("uri"), STR("s3://b/"), &err), 0);
+    assert_int_equal(api_volume_set_parameter(v, STR("uri"), STR("s3://bucket/"), &err), 0);
     assert_int_equal(api_volume_spec(v, &made, &err), -ERR_INVALID);
     assert_int_equal(err.id, 2001);
 }
@@ -104,9 +104,22 @@ static void order_with_a_retired_field_is_still_read(void **state)
     auto_spec made = NULL;
     auto_api_volume v = order();
     free(v->source);
-    v->source = str_dup(STR("{\"uri\":\"s3://b/p/\",\"layout\":{\"controlDir\":false}}"));
+    v->source = str_dup(STR("{\"uri\":\"s3://bucket/p/\",\"layout\":{\"controlDir\":false}}"));
     assert_int_equal(api_volume_spec(v, &made, &err), 0);
-    assert_string_equal(made->source.uri, "s3://b/p/");
+    assert_string_equal(made->source.uri.text, "s3://bucket/p/");
+}
+
+static void order_with_a_uri_that_is_now_refused_is_still_read(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    auto_spec made = NULL;
+    auto_api_volume v = order();
+    free(v->source);
+    v->source = str_dup(STR("{\"sources\":[{\"uri\":\"s3://My_Bucket/p/\"}],\"export\":{\"uri\":\"gs://b/\"}}"));
+    if (api_volume_spec(v, &made, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(spec_source_count(made), 1);
 }
 
 static void the_nodes_status_is_read_as_it_was_written(void **state)
@@ -199,6 +212,7 @@ int main(void)
         cmocka_unit_test(field_of_bucket_source_is_refused_as_parameter),
         cmocka_unit_test(order_with_an_invalid_volume_id_is_refused),
         cmocka_unit_test(order_with_a_retired_field_is_still_read),
+        cmocka_unit_test(order_with_a_uri_that_is_now_refused_is_still_read),
         cmocka_unit_test(the_nodes_status_is_read_as_it_was_written),
         cmocka_unit_test(a_long_name_of_a_node_is_shown_up_to_its_first_dot),
         cmocka_unit_test(verdict_has_the_node_and_only_the_conditions_of_the_controller),

@@ -53,9 +53,9 @@ static void auto_prefers_the_secret_then_the_account_then_the_driver(void **stat
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
-    struct given both = GIVEN({"uri", "s3://b/"}, {"secretRef.name", "keys"}, {"serviceAccountName", "sa"});
-    struct given account = GIVEN({"uri", "gs://b/"}, {"serviceAccountName", "sa"});
-    struct given nothing = GIVEN({"uri", "gs://b/"});
+    struct given both = GIVEN({"uri", "s3://bucket/"}, {"secretRef.name", "keys"}, {"serviceAccountName", "sa"});
+    struct given account = GIVEN({"uri", "gs://bucket/"}, {"serviceAccountName", "sa"});
+    struct given nothing = GIVEN({"uri", "gs://bucket/"});
     assert_int_equal(find(&both, false, "", true, r, &n, &err), 0);
     assert_int_equal(n, 1);
     assert_int_equal(r[0].kind, ROUTE_SECRET);
@@ -84,7 +84,7 @@ static size_t routes_of_export(const char *uri, const char *secret, const char *
     struct err err;
     size_t n = 0;
     struct given g =
-        GIVEN({"uri", "s3://b/"}, {"secretRef.name", "reader"}, {"export.uri", uri},
+        GIVEN({"uri", "s3://bucket/"}, {"secretRef.name", "reader"}, {"export.uri", uri},
               {"export.secretRef.name", "writer"}, {"export.endpoint", endpoint}, {"exportSecret", secret});
     bound = bindings;
     bound_count = countof(bindings);
@@ -119,8 +119,9 @@ static void export_secret_applies_after_an_export_below_its_prefix_only(void **s
     assert_int_equal(routes_of_export("s3://amazon/run/", "last", "https://s3.eu-west-1.amazonaws.com", true), 2);
     assert_int_equal(routes_of_export("s3://amazon/run/", "last", "https://s3.eu-west-1.amazonaws.com/other", true), 1);
     /* A server of s3:// does not serve gs://. */
-    struct given g = GIVEN({"uri", "s3://b/"}, {"endpoint", "https://minio.example:9000"}, {"secretRef.name", "reader"},
-                           {"export.uri", "gs://out/"}, {"export.serviceAccountName", "writer"});
+    struct given g =
+        GIVEN({"uri", "s3://bucket/"}, {"endpoint", "https://minio.example:9000"}, {"secretRef.name", "reader"},
+              {"export.uri", "gs://out/"}, {"export.serviceAccountName", "writer"});
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
@@ -175,11 +176,11 @@ static void token_of_another_owner_is_not_used_with_a_ca_bundle(void **state)
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
-    struct given own = GIVEN({"uri", "gs://b/"}, {"secretRef.name", "keys"});
-    struct given driver = GIVEN({"uri", "gs://b/"}, {"identity.method", "metadata"});
+    struct given own = GIVEN({"uri", "gs://bucket/"}, {"secretRef.name", "keys"});
+    struct given driver = GIVEN({"uri", "gs://bucket/"}, {"identity.method", "metadata"});
     struct given last =
         GIVEN({"export.uri", "gs://out/team/run/"}, {"export.secretRef.name", "writer"}, {"exportSecret", "last"});
-    struct given is_signed = GIVEN({"uri", "s3://b/"}, {"identity.method", "metadata"}); /* sends no token */
+    struct given is_signed = GIVEN({"uri", "s3://bucket/"}, {"identity.method", "metadata"}); /* sends no token */
     own.spec->source.ca_bundle = str_dup(STR("a certificate"));
     is_signed.spec->source.ca_bundle = str_dup(STR("a certificate"));
     driver.spec->source.ca_bundle = str_dup(STR("a certificate"));
@@ -212,20 +213,20 @@ static void route_find_denies_credentials_at_untrusted_endpoints(void **state)
         int code;
     } cases[] = {
         /* Requests signed with the user's own keys may go anywhere, the token of a key file may not. */
-        {"s3://b/", "http://evil.example", "secretRef.name", "keys", false, false, 0},
-        {"gs://b/", "https://evil.example", "secretRef.name", "keys", false, false, -ERR_DENIED},
-        {"s3://b/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
-        {"gs://b/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
-        {"gs://b/", "http://storage.googleapis.com", "serviceAccountName", "sa", false, false, -ERR_DENIED},
-        {"gs://b/", "https://storage.googleapis.com", "serviceAccountName", "sa", false, false, 0},
-        {"s3://b/", "https://s3.eu-west-1.amazonaws.com", "serviceAccountName", "sa", false, false, 0},
-        {"s3://b/", "https://evil.example", "identity.method", "metadata", true, false, -ERR_DENIED},
-        {"s3://b/", "https://evil.example", "identity.method", "anonymous", false, false, 0},
-        {"gs://b/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
-        {"s3://b/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
-        {"gs://b/", "https://minio.example:9000", "secretRef.name", "keys", false, true, 0},
-        {"gs://b/", "http://minio.example:9000", "secretRef.name", "keys", false, true, -ERR_DENIED},
-        {"s3://b/", "https://minio.example:9000", "identity.method", "metadata", true, true, -ERR_DENIED},
+        {"s3://bucket/", "http://evil.example", "secretRef.name", "keys", false, false, 0},
+        {"gs://bucket/", "https://evil.example", "secretRef.name", "keys", false, false, -ERR_DENIED},
+        {"s3://bucket/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://bucket/", "https://evil.example", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://bucket/", "http://storage.googleapis.com", "serviceAccountName", "sa", false, false, -ERR_DENIED},
+        {"gs://bucket/", "https://storage.googleapis.com", "serviceAccountName", "sa", false, false, 0},
+        {"s3://bucket/", "https://s3.eu-west-1.amazonaws.com", "serviceAccountName", "sa", false, false, 0},
+        {"s3://bucket/", "https://evil.example", "identity.method", "metadata", true, false, -ERR_DENIED},
+        {"s3://bucket/", "https://evil.example", "identity.method", "anonymous", false, false, 0},
+        {"gs://bucket/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
+        {"s3://bucket/", "https://minio.example:9000", "serviceAccountName", "sa", false, true, 0},
+        {"gs://bucket/", "https://minio.example:9000", "secretRef.name", "keys", false, true, 0},
+        {"gs://bucket/", "http://minio.example:9000", "secretRef.name", "keys", false, true, -ERR_DENIED},
+        {"s3://bucket/", "https://minio.example:9000", "identity.method", "metadata", true, true, -ERR_DENIED},
     };
     auto_guard g = NULL;
     struct err err;
@@ -251,7 +252,7 @@ static void route_find_denies_a_kind_that_the_volume_does_not_have(void **state)
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
-    struct given g = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"});
+    struct given g = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"});
     assert_int_equal(find(&g, false, "gs", false, r, &n, &err), -ERR_DENIED);
     assert_int_equal(find(&g, true, "", false, r, &n, &err), -ERR_DENIED);
     given_done(&g);
@@ -263,8 +264,9 @@ static void route_of_several_sources_is_of_the_kind_that_was_asked_for(void **st
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
-    struct given g = GIVEN({"sources", "[{\"uri\":\"file:///d/\"},{\"uri\":\"s3://b/\"},{\"uri\":\"gs://b/\"}]"},
-                           {"serviceAccountName", "sa"});
+    struct given g =
+        GIVEN({"sources", "[{\"uri\":\"file:///d/\"},{\"uri\":\"s3://bucket/\"},{\"uri\":\"gs://bucket/\"}]"},
+              {"serviceAccountName", "sa"});
     assert_int_equal(find(&g, false, "", false, r, &n, &err), 0);
     assert_int_equal(r[0].creds, CREDS_AWS);
     assert_int_equal(find(&g, false, "gs", false, r, &n, &err), 0);
@@ -278,7 +280,7 @@ static void export_of_a_public_source_uses_its_own_account(void **state)
     struct route r[ROUTES_MAX];
     struct err err;
     size_t n;
-    struct given g = GIVEN({"uri", "s3://b/"}, {"identity.method", "anonymous"}, {"export.uri", "s3://out/"},
+    struct given g = GIVEN({"uri", "s3://bucket/"}, {"identity.method", "anonymous"}, {"export.uri", "s3://out/"},
                            {"export.serviceAccountName", "writer"});
     assert_int_equal(find(&g, false, "", false, r, &n, &err), 0);
     assert_int_equal(r[0].kind, ROUTE_ANONYMOUS);
@@ -311,9 +313,9 @@ static void is_denied(const struct given *g, bool is_export)
 static void route_of_an_account_has_the_namespace_of_the_source_and_the_region_of_the_server(void **state)
 {
     (void)state;
-    struct given g = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"region", "eu-west-1"},
+    struct given g = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"region", "eu-west-1"},
                            {"export.uri", "s3://out/"}, {"export.region", "us-east-1"});
-    struct given secret = GIVEN({"uri", "s3://b/"}, {"secretRef.name", "keys"});
+    struct given secret = GIVEN({"uri", "s3://bucket/"}, {"secretRef.name", "keys"});
     g.volume->claim_namespace = str_dup(STR("another"));
     assert_string_equal(route_of(&g, false, false).ns, "team");
     assert_string_equal(route_of(&g, false, false).region, "eu-west-1");
@@ -331,11 +333,12 @@ static void route_of_an_account_has_the_namespace_of_the_source_and_the_region_o
 static void identity_method_must_suit_the_store_and_the_fields(void **state)
 {
     (void)state;
-    struct given gke_of_s3 = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "gke"});
-    struct given irsa_of_gs = GIVEN({"uri", "gs://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"});
-    struct given no_secret = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "secret"});
-    struct given driver = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "metadata"});
-    struct given no_account = GIVEN({"uri", "s3://b/"}, {"secretRef.name", "keys"}, {"identity.method", "irsa"});
+    struct given gke_of_s3 = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "gke"});
+    struct given irsa_of_gs = GIVEN({"uri", "gs://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"});
+    struct given no_secret =
+        GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "secret"});
+    struct given driver = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "metadata"});
+    struct given no_account = GIVEN({"uri", "s3://bucket/"}, {"secretRef.name", "keys"}, {"identity.method", "irsa"});
     struct given *const all[] = {&gke_of_s3, &irsa_of_gs, &no_secret, &driver, &no_account};
     for (size_t i = 0; i < countof(all); i++)
         is_denied(all[i], false);
@@ -347,13 +350,13 @@ static void identity_method_must_suit_the_store_and_the_fields(void **state)
 static void identity_of_an_export_precedes_the_sources(void **state)
 {
     (void)state;
-    struct given secret = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
+    struct given secret = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
                                 {"export.uri", "s3://out/"}, {"export.secretRef.name", "writer"});
-    struct given irsa = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
+    struct given irsa = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "irsa"},
                               {"export.uri", "s3://out/"}, {"export.serviceAccountName", "writer"});
-    struct given driver = GIVEN({"uri", "s3://b/"}, {"identity.method", "metadata"}, {"export.uri", "s3://out/"},
+    struct given driver = GIVEN({"uri", "s3://bucket/"}, {"identity.method", "metadata"}, {"export.uri", "s3://out/"},
                                 {"export.serviceAccountName", "writer"});
-    struct given public = GIVEN({"uri", "s3://b/"}, {"serviceAccountName", "sa"}, {"identity.method", "anonymous"},
+    struct given public = GIVEN({"uri", "s3://bucket/"}, {"serviceAccountName", "sa"}, {"identity.method", "anonymous"},
                                 {"export.uri", "s3://out/"});
     assert_int_equal(route_of(&secret, true, false).kind, ROUTE_SECRET);
     assert_string_equal(route_of(&secret, true, false).name, "writer");

@@ -123,8 +123,8 @@ static void an_export_policy_replaces_the_export_and_gives_a_blank_volume_nothin
     struct err err = {0};
     auto_json source = parse("{\"uri\":\"s3://in/\",\"export\":{\"uri\":\"s3://own/\"}}");
     auto_json policy =
-        parse("{\"uri\":\"s3://x/\",\"include\":[\"*\"],\"region\":\"r\",\"export\":{\"uri\":\"s3://out/\"}}");
-    auto_json none = parse("{\"uri\":\"s3://x/\"}");
+        parse("{\"uri\":\"s3://xxx/\",\"include\":[\"*\"],\"region\":\"r\",\"export\":{\"uri\":\"s3://out/\"}}");
+    auto_json none = parse("{\"uri\":\"s3://xxx/\"}");
     json *merged;
     assert_int_equal(claim_source_merge(source, policy, &merged, &err), 0);
     auto_mem char *both = json_text(merged, 0);

@@ -12,7 +12,7 @@ static bool failed;
 static int setup(void **state)
 {
     int r = folder_setup(state);
-    spec.source.uri = (char *)"s3://bucket/data/";
+    spec.source.uri.text = (char *)"s3://bucket/data/";
     spec.params.hydration = HYDRATION_EAGER;
     volume.dir = dir;
     memset(text, 0, sizeof text);
@@ -30,9 +30,9 @@ static bool is_whole_with(const struct hydrate_status *s)
 static void volume_without_source_is_complete(void **state)
 {
     (void)state;
-    spec.source.uri = NULL;
+    spec.source.uri.text = NULL;
     assert_true(is_whole_with(NULL));
-    spec.source.uri = (char *)"s3://bucket/data/";
+    spec.source.uri.text = (char *)"s3://bucket/data/";
     spec.params.hydration = HYDRATION_NONE;
     assert_true(is_whole_with(NULL));
 }

@@ -16,7 +16,7 @@ static int setup(void **state)
         return 1;
     book_dir = openat(dir, "book", O_RDONLY | O_DIRECTORY);
     policy = spec_new();
-    return logbook_open(book_dir, STR("s3://b/"), &book, &err);
+    return logbook_open(book_dir, STR("s3://bucket/"), &book, &err);
 }
 
 static int teardown(void **state)

@@ -105,7 +105,7 @@ static void an_export_that_runs_past_its_deadline_is_stalled(void **state)
     static struct spec spec;
     static struct volume on_disk = {.spec = &spec};
     auto_pool closed = closed_pool();
-    spec.export = (struct spec_export){.uri = (char *)"s3://b/", .deadline_ns = (uint64_t)(5 * minute)};
+    spec.export = (struct spec_export){.uri.text = (char *)"s3://b/", .deadline_ns = (uint64_t)(5 * minute)};
     struct observed f = {.pool = closed, .id_is_of_pool = true, .here = true, .volume = &on_disk};
     const struct {
         int64_t now_ns;

@@ -284,7 +284,7 @@ static void a_refusal_is_one_error_however_often_it_is_heard(void **state)
 static void source_is_not_ready_while_exports_of_its_volumes_fail(void **state)
 {
     (void)state;
-    auto_api_source s = source_of("{\"uri\":\"s3://b/\",\"export\":{\"uri\":\"s3://out/\"}}");
+    auto_api_source s = source_of("{\"uri\":\"s3://bucket/\",\"export\":{\"uri\":\"s3://out/\"}}");
     const struct source_probe_result answered = {
         .state = SOURCE_PROBED, .answer = {.has_answered = true}, .time_ns = 5};
     static const char *const reasons[] = {"ExportFailed", "ExportStalled", "Exporting"};

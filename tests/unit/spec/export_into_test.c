@@ -16,18 +16,18 @@ static void an_export_into_the_source_is_seen_unless_the_source_leaves_it_out(vo
         const char *uri, *include, *exclude, *to, *exported;
         bool is_into;
     } cases[] = {
-        {"s3://b/in/", NULL, NULL, "s3://b/in/", NULL, true},
-        {"s3://b/in/", NULL, NULL, "s3://b/in", NULL, true},
-        {"s3://b", NULL, NULL, "s3://b/out/", NULL, true},
-        {"s3://b/in/", NULL, NULL, "s3://b/in/ckpt/", "*.pt", true},
-        {"s3://b/in/", NULL, NULL, "s3://b/inner/", NULL, false},
-        {"s3://b/in/data", NULL, NULL, "s3://b/in/data/", NULL, false}, /* one object */
-        {"s3://b/in/", NULL, NULL, "s3://c/in/", NULL, false},
-        {"s3://b/in/", NULL, NULL, "gs://b/in/", NULL, false},
-        {"s3://b/in/", "data/**", NULL, "s3://b/in/", "ckpt/**", false},
-        {"s3://b/in/", "*.pt", NULL, "s3://b/in/out/", "*.pt", true},
-        {"s3://b/in/", NULL, "ckpt/**", "s3://b/in/", "ckpt/**", false},
-        {"s3://b/in/", NULL, "out/**", "s3://b/in/out/", NULL, false},
+        {"s3://bucket/in/", NULL, NULL, "s3://bucket/in/", NULL, true},
+        {"s3://bucket/in/", NULL, NULL, "s3://bucket/in", NULL, true},
+        {"s3://bucket", NULL, NULL, "s3://bucket/out/", NULL, true},
+        {"s3://bucket/in/", NULL, NULL, "s3://bucket/in/ckpt/", "*.pt", true},
+        {"s3://bucket/in/", NULL, NULL, "s3://bucket/inner/", NULL, false},
+        {"s3://bucket/in/data", NULL, NULL, "s3://bucket/in/data/", NULL, false}, /* one object */
+        {"s3://bucket/in/", NULL, NULL, "s3://ccc/in/", NULL, false},
+        {"s3://bucket/in/", NULL, NULL, "gs://bucket/in/", NULL, false},
+        {"s3://bucket/in/", "data/**", NULL, "s3://bucket/in/", "ckpt/**", false},
+        {"s3://bucket/in/", "*.pt", NULL, "s3://bucket/in/out/", "*.pt", true},
+        {"s3://bucket/in/", NULL, "ckpt/**", "s3://bucket/in/", "ckpt/**", false},
+        {"s3://bucket/in/", NULL, "out/**", "s3://bucket/in/out/", NULL, false},
     };
     for (size_t i = 0; i < countof(cases); i++) {
         auto_spec s = spec_new();

@@ -26,7 +26,7 @@ static struct spec *full_spec(void)
     s->backend = BACKEND_LOOP;
     must_set(s, "hydration", "gate");
     must_set(s, "bandwidth", "1.5Gi");
-    must_set(s, "uri", "s3://b/p\xc3\xa9/");
+    must_set(s, "uri", "s3://bucket/p\xc3\xa9/");
     must_set(s, "include", "*.bin, sub/**");
     must_set(s, "exclude", "[\"a,b\", \"[x]y\"]");
     must_set(s, "pathStyle", "true");
@@ -74,7 +74,7 @@ static void values_are_read_from_a_string_map(void **state)
     assert_int_equal(s->export.triggers, TRIGGER_ON_RELEASE | TRIGGER_MANUAL);
     assert_int_equal(s->export.settle_ns, 1500 * NS_PER_MS);
     struct spec_part part = spec_source_at(s, 0);
-    assert_string_equal(part.uri, "s3://b/p\xc3\xa9/");
+    assert_string_equal(part.uri.text, "s3://bucket/p\xc3\xa9/");
     assert_int_equal(part.include.count, 2);
 }
 
@@ -83,14 +83,15 @@ static void several_sources_come_as_json(void **state)
     (void)state;
     auto_spec s = spec_new();
     struct err err;
-    must_set(s, "sources", "[{\"uri\":\"s3://a/\",\"subPath\":\"x\",\"include\":[\"*.a\"]},{\"uri\":\"gs://b/\"}]");
+    must_set(s, "sources",
+             "[{\"uri\":\"s3://aaa/\",\"subPath\":\"x\",\"include\":[\"*.a\"]},{\"uri\":\"gs://bucket/\"}]");
     assert_int_equal(spec_check(s, &err), 0);
     assert_int_equal(spec_source_count(s), 2);
     assert_string_equal(spec_source_at(s, 0).sub_path, "x");
     assert_string_equal(spec_source_at(s, 0).include.items[0], "*.a");
-    assert_string_equal(spec_source_at(s, 1).uri, "gs://b/");
+    assert_string_equal(spec_source_at(s, 1).uri.text, "gs://bucket/");
     assert_null(spec_source_at(s, 1).sub_path);
-    must_set(s, "uri", "s3://c/");
+    must_set(s, "uri", "s3://ccc/");
     assert_int_equal(spec_check(s, &err), -ERR_INVALID);
 }
 
@@ -102,7 +103,7 @@ static void export_uses_the_server_of_a_source_of_its_scheme_only(void **state)
     must_set(s, "region", "eu-west-1");
     must_set(s, "export.uri", "gs://out/");
     assert_string_equal(spec_export_server(s).endpoint, "https://minio.example:9000");
-    must_set(s, "uri", "s3://b/");
+    must_set(s, "uri", "s3://bucket/");
     assert_null(spec_export_server(s).endpoint);
     assert_null(spec_export_server(s).region);
     must_set(s, "export.uri", "s3://out/");
@@ -172,10 +173,10 @@ static void a_bad_value_changes_nothing_and_is_named(void **state)
         {"sources", "[{}]"},
         {"sources", "{}"},
         {"sources", "[{\"uri\":1}]"},
-        {"sources", "[{\"uri\":\"s3://a/\",\"x\":1}]"},
-        {"sources", "[{\"uri\":\"s3://a/\",\"subPath\":\"..\"}]"},
-        {"uri", "s3://a/\x01"},
-        {"uri", "s3://a/\xff"},
+        {"sources", "[{\"uri\":\"s3://aaa/\",\"x\":1}]"},
+        {"sources", "[{\"uri\":\"s3://aaa/\",\"subPath\":\"..\"}]"},
+        {"uri", "s3://aaa/\x01"},
+        {"uri", "s3://aaa/\xff"},
     };
     auto_spec s = spec_new();
     auto_spec untouched = spec_new();
@@ -351,18 +352,12 @@ static void contradictions_between_keys_are_refused(void **state)
     (void)state;
     static const char *const bad[][4] = {
         {"minVolumeSize", "2", "maxVolumeSize", "1"},
-        {"uri", "http://x/", "region", "x"},
-        {"uri", "s3://", "region", "x"},
-        {"uri", "s3:///p/", "region", "x"},
-        {"uri", "s3:/b/", "region", "x"},
-        {"uri", "s3x://b/", "region", "x"},
-        {"uri", "file://x/", "region", "x"},
         {"uri", "file:///", "region", "x"},
         {"uri", "file:///d/", "layout.stripPrefix", "false"},
         {"export.marker", "_SUCCESS", "region", "x"},
-        {"export.uri", "s3://b/", "export.select.best.key", "loss"},
+        {"export.uri", "s3://bucket/", "export.select.best.key", "loss"},
         {"retry.backoffBase", "2s", "retry.backoffCap", "1s"},
-        {"sources", "[{\"uri\":\"s3://a/\"}]", "include", "*"},
+        {"sources", "[{\"uri\":\"s3://aaa/\"}]", "include", "*"},
         {"pool", "", "region", "x"},
         {"priority", "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "region", "x"},
     };
@@ -399,7 +394,7 @@ static void only_what_may_change_changes(void **state)
     assert_int_equal(spec_modify(s, STR("onDataLoss"), STR("empty"), &err), -ERR_INVALID);
     assert_int_equal(err.id, 2003);
     assert_int_equal(s->params.on_data_loss, DATA_LOSS_FAIL);
-    assert_int_equal(spec_modify(s, STR("uri"), STR("s3://x/"), &err), -ERR_INVALID);
+    assert_int_equal(spec_modify(s, STR("uri"), STR("s3://xxx/"), &err), -ERR_INVALID);
     assert_int_equal(spec_modify(s, STR("concurency"), STR("8"), &err), -ERR_INVALID);
     assert_int_equal(err.id, 2001);
 }
@@ -453,7 +448,7 @@ static void volume_json_with_retired_fields_is_read(void **state)
     assert_int_equal(spec_from_json(sbuf_str(&old), "volume.json", &back, &err), 0);
     assert_null(spec_difference(s, back));
     auto_json j = NULL;
-    assert_int_equal(json_parse(STR("{\"uri\":\"s3://b/\",\"maxAge\":\"0ms\"}"), "source", &j, &err), 0);
+    assert_int_equal(json_parse(STR("{\"uri\":\"s3://bucket/\",\"maxAge\":\"0ms\"}"), "source", &j, &err), 0);
     assert_int_equal(spec_set_source(back, j, &err), -ERR_INVALID);
     assert_int_equal(err.id, CIS_PARAMETER_UNKNOWN);
     assert_int_equal(spec_set_recorded_source(back, j, &err), 0);
@@ -468,7 +463,8 @@ static void several_sources_survive_json(void **state)
     must_set(a, "uri", "");
     must_set(a, "include", "");
     must_set(a, "exclude", "");
-    must_set(a, "sources", "[{\"uri\":\"s3://a/\",\"subPath\":\"x\",\"exclude\":[\"*.a\"]},{\"uri\":\"gs://b/\"}]");
+    must_set(a, "sources",
+             "[{\"uri\":\"s3://aaa/\",\"subPath\":\"x\",\"exclude\":[\"*.a\"]},{\"uri\":\"gs://bucket/\"}]");
     auto_mem char *text = spec_to_json(a);
     if (spec_from_json(str_of(text), "volume.json", &b, &err) < 0)
         fail_msg("%s", err.text);
@@ -516,7 +512,7 @@ static void reading_is_strict(void **state)
         {"\"version\": 1,", ""},
         {"\"capacityBytes\": 10485760", "\"capacityBytes\": -1"},
         {"\"pool\": \"default\"", "\"pool\": \"default\", \"color\": \"red\""},
-        {"\"pool\": \"default\"", "\"pool\": \"default\", \"uri\": \"s3://x/\""},
+        {"\"pool\": \"default\"", "\"pool\": \"default\", \"uri\": \"s3://xxx/\""},
         {"\"hydration\": \"gate\"", "\"hydration\": 2"},
         {"\"concurrency\": 64", "\"concurrency\": \"64\""},
         {"\"pathStyle\": true", "\"pathStyle\": \"true\""},
