@@ -324,6 +324,11 @@ const char *api_volume_parameter(const struct api_volume *v, const char *key)
     return p ? p->value : NULL;
 }
 
+uint64_t api_volume_choice(const struct api_volume *v, const char *key)
+{
+    return spec_choice(key, str_of(api_volume_parameter(v, key)));
+}
+
 int api_volume_set_parameter(struct api_volume *v, struct str key, struct str value, struct err *err)
 {
     struct api_parameter *p = find(v, key);

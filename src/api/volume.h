@@ -164,8 +164,9 @@ must_check int api_volume_spec(const struct api_volume *v, struct spec **ret, st
 
 const char *api_phase_name(enum api_phase p); /* "Hydrating"; "" for NONE */
 
-/* The value of a parameter, or NULL. */
+/* The value of a parameter, or NULL. The second one reads a choice as its enum: "hydration" as enum spec_hydration. */
 const char *api_volume_parameter(const struct api_volume *v, const char *key);
+uint64_t api_volume_choice(const struct api_volume *v, const char *key);
 /* Sets or replaces a parameter. ERR_INVALID if there are too many. */
 must_check int api_volume_set_parameter(struct api_volume *v, struct str key, struct str value, struct err *err);
 

@@ -69,8 +69,8 @@ int claim_words_apply(const struct claim_words *w, struct api_volume *v, struct 
     int r = set(v, "hydration", w->hydration, NAME_ANNOTATION_HYDRATION, err);
     if (r == 0)
         r = set(v, "onDataLoss", w->on_data_loss, NAME_ANNOTATION_ON_DATA_LOSS, err);
-    const char *hydration = api_volume_parameter(v, "hydration");
-    if (r == 0 && w->source.len && !w->is_populated && (!hydration || strcmp(hydration, "eager") == 0))
+    bool is_eager = api_volume_choice(v, "hydration") == HYDRATION_EAGER;
+    if (r == 0 && w->source.len && !w->is_populated && is_eager)
         r = api_volume_set_parameter(v, STR("hydration"), STR("gate"), err);
     return r;
 }
@@ -208,8 +208,7 @@ static int resolve_sources(struct control *c, const struct claim_words *w, struc
 {
     auto_api_source source = NULL;
     auto_api_source policy = NULL;
-    const char *hydration = api_volume_parameter(v, "hydration");
-    bool is_blank = hydration && strcmp(hydration, "none") == 0;
+    bool is_blank = api_volume_choice(v, "hydration") == HYDRATION_NONE;
     int r = w->source.len && !is_blank ? get_source(c, w->source_namespace, w->source, &source, err) : 0;
     if (r == 0 && w->export_policy.len)
         r = get_source(c, w->namespace, w->export_policy, &policy, err);

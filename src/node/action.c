@@ -15,12 +15,10 @@ static bool was_refused(const struct api_volume *order)
 
 static enum volume_action for_absent(const struct api_volume *order, const struct observed *f)
 {
-    const char *on_loss = api_volume_parameter(order, "onDataLoss");
     if (was_made(order)) {
-        bool again = on_loss && (strcmp(on_loss, "rehydrate") == 0 || strcmp(on_loss, "empty") == 0);
         if (!f->pool || !f->is_replaced)
             return ACTION_ABSENT;
-        return again ? ACTION_TAKE_OVER : ACTION_LOST;
+        return api_volume_choice(order, "onDataLoss") == DATA_LOSS_FAIL ? ACTION_LOST : ACTION_TAKE_OVER;
     }
     if (was_refused(order))
         return ACTION_REFUSED;

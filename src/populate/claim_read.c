@@ -94,7 +94,7 @@ int claim_class_read(const json *class, struct claim_class *ret, struct err *err
     *ret = (struct claim_class){.ours = str_eq(provisioner, STR(NAME_DRIVER)),
                                 .waits = str_eq(mode, STR("WaitForFirstConsumer")),
                                 .has_pool = true,
-                                .is_blank = str_eq(hydration, STR("none"))};
+                                .is_blank = spec_choice("hydration", hydration) == HYDRATION_NONE};
     ret->is_invalid = ret->ours && check_parameters(class, &ret->invalid) < 0;
     return 0;
 }

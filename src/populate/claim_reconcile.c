@@ -272,8 +272,7 @@ static void send_event(const struct claim_view *v, struct key_state *m, struct c
 
 static bool is_filled(const struct api_volume *volume)
 {
-    const char *mode = api_volume_parameter(volume, "hydration");
-    bool waits = volume->source && (!mode || strcmp(mode, "eager") == 0);
+    bool waits = volume->source && api_volume_choice(volume, "hydration") == HYDRATION_EAGER;
     return api_condition_is(&volume->status.conditions, waits ? API_HYDRATED : API_PROVISIONED, API_TRUE);
 }
 
@@ -355,7 +354,7 @@ static int find_source(struct claim_view *v, struct str ns, struct str name, str
 static bool is_blank(const struct claim_view *v)
 {
     struct str own = v->pair.target.hydration;
-    return own.len ? str_eq(own, STR("none")) : v->class.is_blank;
+    return own.len ? spec_choice("hydration", own) == HYDRATION_NONE : v->class.is_blank;
 }
 
 /* The BucketSources of the claim's annotations. */

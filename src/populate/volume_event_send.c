@@ -127,8 +127,7 @@ static bool report_user_namespace(struct populate *p, const struct api_volume *v
     char line[ERR_LINE_MAX];
     struct populate_event report = {
         .warning = true, .reason = "UserNamespaceUnsupported", .concerns = is_in_user_namespace};
-    const char *access = api_volume_parameter(volume, "access");
-    if ((access && strcmp(access, "bind") == 0) || !find_claim(volume, &claim))
+    if (api_volume_choice(volume, "access") == ACCESS_BIND || !find_claim(volume, &claim))
         return true;
     auto_json node = kube_informer_get(p->o.nodes, STR_NULL, str_of(volume->node));
     if (!node || api_node_maps_fuse(node))

@@ -40,15 +40,14 @@ const char *volume_event_reason(const struct api_fault *f, bool failed)
 /* "gs://b/p/", or "3 prefixes" */
 static void describe_source(const struct api_volume *v, char *ret, size_t size)
 {
-    auto_json j = NULL;
+    auto_spec spec = NULL;
     snprintf(ret, size, "the source");
-    if (!v->source || json_parse(str_of(v->source), "source", &j, ERR_IGNORED) < 0)
+    if (api_volume_spec(v, &spec, ERR_IGNORED) < 0)
         return;
-    struct str uri = json_str_at(j, "uri");
-    if (uri.len)
-        snprintf(ret, size, "%.*s", STR_FMT(str_cut(uri, size - 1)));
-    else if (json_count(json_at(j, "sources")) > 0)
-        snprintf(ret, size, "%zu prefixes", json_count(json_at(j, "sources")));
+    if (spec->source.uri.text)
+        snprintf(ret, size, "%.*s", STR_FMT(str_cut(str_of(spec->source.uri.text), size - 1)));
+    else if (spec->source.sources.count > 0)
+        snprintf(ret, size, "%zu prefixes", spec->source.sources.count);
 }
 
 static void report_started(const struct api_volume *v, struct populate_event *r)
@@ -66,8 +65,7 @@ static void report_progress(const struct api_volume *v, int64_t now_ns, struct p
     char done[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], rate[BYTES_TEXT_MAX], left[TIME_TEXT_MAX] = "";
     uint64_t percent = h->bytes_total ? (uint64_t)(100.0 * (double)h->bytes_done / (double)h->bytes_total) : 0;
     bool known = h->eta_seconds > 0 && h->eta_seconds < UINT64_MAX / NS_PER_SECOND;
-    const char *mode = api_volume_parameter(v, "hydration");
-    bool waits = !mode || strcmp(mode, "eager") == 0;
+    bool waits = api_volume_choice(v, "hydration") == HYDRATION_EAGER;
     bool is_long = h->started_ns && now_ns - h->started_ns > LONG_NS && waits;
     if (known)
         duration_text(h->eta_seconds * NS_PER_SECOND, left);
@@ -95,28 +93,25 @@ static void report_finished(const struct api_volume *v, struct populate_event *r
 /* There are fewer objects than shards. A source without any has failed before, or onEmpty allows it. */
 static bool is_empty_shard(const struct api_volume *v)
 {
-    auto_json j = NULL;
-    uint64_t count = 1;
-    return v->status.hydration.objects_total == 0 && json_parse(str_of(v->source), "source", &j, ERR_IGNORED) == 0 &&
-           json_opt_u64(j, "shard.count", &count, ERR_IGNORED) == 0 && count > 1 &&
-           !str_eq(json_str_at(j, "onEmpty"), STR("allow"));
+    auto_spec spec = NULL;
+    return v->status.hydration.objects_total == 0 && api_volume_spec(v, &spec, ERR_IGNORED) == 0 &&
+           spec->source.shard_count > 1 && spec->source.on_empty != ON_EMPTY_ALLOW;
 }
 
 /* The identity that the bucket denied: the Job does not know it. */
 static void describe_principal(const struct api_volume *v, char *ret, size_t size)
 {
-    struct str name;
-    auto_json j = NULL;
+    auto_spec spec = NULL;
     const char *ns = v->source_namespace ? v->source_namespace : v->claim_namespace ? v->claim_namespace : "?";
     snprintf(ret, size, "the identity of the source");
-    if (!v->source || json_parse(str_of(v->source), "source", &j, ERR_IGNORED) < 0)
+    if (api_volume_spec(v, &spec, ERR_IGNORED) < 0)
         return;
-    if ((name = json_str_at(j, "serviceAccountName")).len)
-        snprintf(ret, size, "ns/%s/sa/%.*s", ns, STR_FMT(name));
-    else if ((name = json_str_at(j, "secretRef.name")).len)
-        snprintf(ret, size, "secret %s/%.*s", ns, STR_FMT(name));
-    else if (str_eq(json_str_at(j, "identity.method"), STR("anonymous")))
-        snprintf(ret, size, "anonymous");
+    if (spec->source.service_account)
+        snprintf(ret, size, "ns/%s/sa/%s", ns, spec->source.service_account);
+    else if (spec->source.secret_name)
+        snprintf(ret, size, "secret %s/%s", ns, spec->source.secret_name);
+    else if (spec->source.identity == IDENTITY_ANONYMOUS)
+        snprintf(ret, size, "%s", spec_identity_name(IDENTITY_ANONYMOUS));
 }
 
 /* The Job's message names flags of the command line. */

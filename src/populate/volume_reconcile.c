@@ -136,8 +136,7 @@ static bool wants_hydration(const struct volume_view *v)
 {
     if (!may_work(v) || v->cancelled || v->volume->release_requested || !v->volume->source)
         return false;
-    const char *mode = api_volume_parameter(v->volume, "hydration");
-    bool is_none = mode && strcmp(mode, "none") == 0;
+    bool is_none = api_volume_choice(v->volume, "hydration") == HYDRATION_NONE;
     unsigned phase = v->volume->status.phase;
     return !is_none && !is_true(v, API_HYDRATED) && phase != API_PHASE_LOST && phase != API_PHASE_RELEASED;
 }

@@ -207,6 +207,10 @@ must_check int spec_set_recorded_source(struct spec *s, const json *source, stru
  * supported here. */
 must_check int spec_modify(struct spec *s, struct str key, struct str value, struct err *err);
 
+/* The enum that a text of `key` chooses: "gate" of "hydration" is HYDRATION_GATE. Any other text, or none, is the
+ * default: 0. */
+uint64_t spec_choice(const char *key, struct str text);
+
 /* Keys that an existing volume takes over from its order at any time: concurrency, bandwidth, onDataLoss, and
  * `retry`, which is copied from its BucketSource. Not hydration. */
 bool spec_follows(const struct spec *s, const struct spec *order);

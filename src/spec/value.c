@@ -6,6 +6,7 @@
 #include "util/file.h"
 #include "util/glob.h"
 #include "util/x509.h"
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 
@@ -231,6 +232,14 @@ static bool choice_index(const struct spec_key *key, struct str text, uint64_t *
             return true;
         }
     return false;
+}
+
+uint64_t spec_choice(const char *key, struct str text)
+{
+    const struct spec_key *k = spec_key_find(str_of(key), ERR_IGNORED);
+    uint64_t index;
+    assert(k && k->type == TYPE_ENUM);
+    return choice_index(k, text, &index) ? index : 0;
 }
 
 static struct str choice_name(const struct spec_key *key, uint64_t index)

@@ -49,6 +49,8 @@ static void order_is_read_as_it_was_written(void **state)
     assert_true(read->meta.is_held);
     assert_string_equal(api_volume_parameter(read, "hydration"), "gate");
     assert_null(api_volume_parameter(read, "access"));
+    assert_int_equal(api_volume_choice(read, "hydration"), HYDRATION_GATE);
+    assert_int_equal(api_volume_choice(read, "access"), ACCESS_AUTO);
     assert_false(read->release_requested);
 }
 

@@ -112,6 +112,15 @@ static void export_uses_the_server_of_a_source_of_its_scheme_only(void **state)
     assert_string_equal(spec_export_server(s).region, "us-east-1");
 }
 
+static void choice_of_a_text_is_its_enum_or_the_default(void **state)
+{
+    (void)state;
+    assert_int_equal(spec_choice("hydration", STR("none")), HYDRATION_NONE);
+    assert_int_equal(spec_choice("onDataLoss", STR("empty")), DATA_LOSS_EMPTY);
+    assert_int_equal(spec_choice("access", STR_NULL), ACCESS_AUTO);
+    assert_int_equal(spec_choice("hydration", STR("lazy")), HYDRATION_EAGER);
+}
+
 static void an_unknown_name_is_answered_with_the_nearest(void **state)
 {
     (void)state;
@@ -556,6 +565,7 @@ int main(void)
         cmocka_unit_test(values_are_read_from_a_string_map),
         cmocka_unit_test(several_sources_come_as_json),
         cmocka_unit_test(export_uses_the_server_of_a_source_of_its_scheme_only),
+        cmocka_unit_test(choice_of_a_text_is_its_enum_or_the_default),
         cmocka_unit_test(an_unknown_name_is_answered_with_the_nearest),
         cmocka_unit_test(a_bad_value_changes_nothing_and_is_named),
         cmocka_unit_test(value_that_needs_a_cluster_is_refused_without_one),
