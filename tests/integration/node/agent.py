@@ -275,6 +275,11 @@ class Orders:
             raise AssertionError(f"phase is not {phase}: {json.dumps(self.status(name), indent=1)}")
         return self.status(name)
 
+    def wait_export_before_release(self, name, seconds=60):
+        """Until the node has closed the volume: an export that begins before does not count for the release, although the
+        phase is Exporting since the last pod ended."""
+        wait_for(lambda: self.condition(name, "Exported").get("message") == "the volume is exported before its release", seconds)
+
     def make(self, name, **order):
         volume_id = self.order(name, **order)
         self.wait(name, "Provisioned", "True")

@@ -41,7 +41,7 @@ def write_a_checkpoint(agent, orders, folder, name="pvc-1"):
 def export_and_release(orders, folder, path, name="pvc-1"):
     """Nothing goes before the bucket has it."""
     orders.release(name)
-    orders.wait_phase(name, "Exporting")
+    orders.wait_export_before_release(name)
     hold_true(path.exists, 0.5)
     assert job("export", path, "--for", "release").wait(60) == 0
     orders.wait_phase(name, "Released")

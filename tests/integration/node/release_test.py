@@ -37,7 +37,7 @@ def test_a_volume_is_exported_for_release_before_it_goes(agent, orders, folder):
     write_in_a_pod(agent, volume_id, "precious")
     orders.wait("pvc-1", "Exported", "False", "ExportDue")  # for the pod that went
     orders.release("pvc-1")
-    orders.wait_phase("pvc-1", "Exporting")
+    orders.wait_export_before_release("pvc-1")
     hold_true(path.exists, 1)
     assert job("export", path, "--for", "release").wait(30) == 0
     status = orders.wait_phase("pvc-1", "Released")
@@ -57,7 +57,7 @@ def test_a_bind_volume_is_exported_for_release_once_its_last_writer_has_closed_i
         wait_for(lambda: stage() == "closed")
         hold_true(lambda: stage() == "closed", 2)
         late.write("precious")
-    orders.wait_phase("pvc-1", "Exporting")
+    orders.wait_export_before_release("pvc-1")
     assert job("export", path, "--for", "release").wait(30) == 0
     orders.wait_phase("pvc-1", "Released")
     assert not path.exists() and (folder / "out" / "ckpt").read_text() == "precious"
@@ -82,7 +82,7 @@ def test_an_export_that_failed_keeps_the_volume_and_discard_lets_it_go(agent, or
     (folder / "a-file").write_text("not a folder")
     write_in_a_pod(agent, volume_id)
     orders.release("pvc-1")
-    orders.wait_phase("pvc-1", "Exporting")
+    orders.wait_export_before_release("pvc-1")
     path = agent.folder_of(volume_id)
     assert job("export", path, "--for", "release").wait(60) != 0
     status = orders.wait_phase("pvc-1", "ExportFailed")
@@ -112,7 +112,7 @@ def test_a_driver_that_ends_after_it_deleted_a_volume_still_says_that_it_was_exp
             path = agent.folder_of(volume_id)
             write_in_a_pod(agent, volume_id)
             orders.release("pvc-1")
-            orders.wait_phase("pvc-1", "Exporting")
+            orders.wait_export_before_release("pvc-1")
             assert job("export", path, "--for", "release").wait(30) == 0
             wait_for(lambda: not path.exists())
             assert orders.status("pvc-1")["phase"] != "Released"
