@@ -52,6 +52,11 @@ enum api_phase {
 #define API_REASON_VOLUME_FULL "VolumeFull" /* Healthy False */
 #define API_REASON_UNREADABLE "Unreadable"  /* Healthy False: the volume's record on the disk is missing or corrupt */
 #define API_REASON_NOTHING_WRITTEN "NothingWritten" /* Exported True: no pod could write yet */
+/* Exported False: an export is to begin, runs, has not succeeded within export.deadline, or failed. */
+#define API_REASON_EXPORT_DUE "ExportDue"
+#define API_REASON_EXPORTING "Exporting"
+#define API_REASON_EXPORT_STALLED "ExportStalled"
+#define API_REASON_EXPORT_FAILED "ExportFailed"
 
 enum { API_FAULTS_MAX = 10, API_PARAMETERS_MAX = 64 };
 

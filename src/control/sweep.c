@@ -230,7 +230,8 @@ static int act(struct control *c, struct api_volume *v, enum release_action step
 /* The export Job's pod is not evicted, so that a drain waits for it: an event names the export. */
 static void report_blocked_drain(struct control *c, const struct api_volume *v)
 {
-    static const char *const owed[] = {"ExportDue", "Exporting", "ExportStalled", "ExportFailed"};
+    static const char *const owed[] = {API_REASON_EXPORT_DUE, API_REASON_EXPORTING, API_REASON_EXPORT_STALLED,
+                                       API_REASON_EXPORT_FAILED};
     auto_json node = kube_informer_get(c->o.nodes, STR_NULL, str_of(v->node));
     const struct api_condition *exported = api_condition_find(&v->status.conditions, API_EXPORTED);
     bool owes = false;

@@ -229,10 +229,10 @@ static void set_exporting(struct status_writer *w)
 {
     const struct verdict *e = &w->f->verdict;
     if (e->state == VERDICT_RUNNING && is_past_deadline(w, e->started_ns + END_NS))
-        SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
+        SET(w, API_EXPORTED, API_FALSE, API_REASON_EXPORT_STALLED,
             "the export still runs after export.deadline; the data is kept on the node");
     else
-        SET(w, API_EXPORTED, API_FALSE, "Exporting", "files are being uploaded to the bucket");
+        SET(w, API_EXPORTED, API_FALSE, API_REASON_EXPORTING, "files are being uploaded to the bucket");
 }
 
 /* Whether the bucket has all that pods wrote: by the export for release, or the one after the last pod with write
@@ -276,14 +276,15 @@ static void set_exported(struct status_writer *w)
     if (e->alive)
         set_exporting(w);
     else if (is_due(w) && e->state == VERDICT_FAILED)
-        SET(w, API_EXPORTED, API_FALSE, "ExportFailed", "%" PRIu64 " files are not exported, first %.120s: %.200s",
-            verdict_missing_files(e), e->failed_count ? e->failed[0].path : "?",
+        SET(w, API_EXPORTED, API_FALSE, API_REASON_EXPORT_FAILED,
+            "%" PRIu64 " files are not exported, first %.120s: %.200s", verdict_missing_files(e),
+            e->failed_count ? e->failed[0].path : "?",
             e->failed_count ? e->failed[0].err.text : "the cause is unknown");
     else if (is_stalled(w))
-        SET(w, API_EXPORTED, API_FALSE, "ExportStalled",
+        SET(w, API_EXPORTED, API_FALSE, API_REASON_EXPORT_STALLED,
             "no export succeeded within export.deadline; the data is kept on the node");
     else if (is_due(w))
-        SET(w, API_EXPORTED, API_FALSE, "ExportDue", "%s",
+        SET(w, API_EXPORTED, API_FALSE, API_REASON_EXPORT_DUE, "%s",
             w->o->action == ACTION_RELEASE ? "the volume is exported before its release"
                                            : "a pod may have written since the last export");
     else if (w->v->status.release_committed)

@@ -81,9 +81,9 @@ static void set_export_uri(struct api_source_status *t, const struct api_volume 
 
 static bool is_export_failing(const struct api_volume *v)
 {
-    const struct api_condition *c = api_condition_find(&v->status.conditions, API_EXPORTED);
-    return c && c->status == API_FALSE &&
-           (strcmp(c->reason, "ExportFailed") == 0 || strcmp(c->reason, "ExportStalled") == 0);
+    const struct api_conditions *all = &v->status.conditions;
+    return api_condition_says(all, API_EXPORTED, API_FALSE, API_REASON_EXPORT_FAILED) ||
+           api_condition_says(all, API_EXPORTED, API_FALSE, API_REASON_EXPORT_STALLED);
 }
 
 static void add_export(struct api_source_status *t, const struct api_volume *v)

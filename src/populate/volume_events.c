@@ -226,9 +226,9 @@ const char *volume_failure(const struct api_volume *v)
         return "CredentialsRefused";
     if (v->status.phase == API_PHASE_FAILED)
         return "HydrationFailed";
-    if (c && c->status == API_FALSE && strcmp(c->reason, "ExportFailed") == 0)
+    if (c && c->status == API_FALSE && strcmp(c->reason, API_REASON_EXPORT_FAILED) == 0)
         return "ExportFailed";
-    return c && c->status == API_FALSE && strcmp(c->reason, "ExportStalled") == 0 ? "ExportStalled" : NULL;
+    return c && c->status == API_FALSE && strcmp(c->reason, API_REASON_EXPORT_STALLED) == 0 ? "ExportStalled" : NULL;
 }
 
 /* An order that is being released is deleted, too. */
@@ -249,8 +249,9 @@ bool volume_event_of_deletion(const struct api_volume *v, struct populate_event_
 /* Reason of the event for this state of an export; NULL: no event. */
 static const char *export_state(const struct api_condition *c)
 {
-    static const char *const reasons[][2] = {
-        {"Exporting", "ExportStarted"}, {"ExportFailed", "ExportFailed"}, {"ExportStalled", "ExportStalled"}};
+    static const char *const reasons[][2] = {{API_REASON_EXPORTING, "ExportStarted"},
+                                             {API_REASON_EXPORT_FAILED, "ExportFailed"},
+                                             {API_REASON_EXPORT_STALLED, "ExportStalled"}};
     for (size_t i = 0; c && c->status == API_FALSE && i < countof(reasons); i++)
         if (strcmp(c->reason, reasons[i][0]) == 0)
             return reasons[i][1];
@@ -266,7 +267,7 @@ bool volume_event_of_export(const struct api_volume *v, struct populate_event_st
     m->export_seen = true;
     m->export_state = export_state(c);
     m->exported_ns = e->last_success_ns;
-    bool exporting = c && m->export_state && strcmp(c->reason, "Exporting") == 0;
+    bool exporting = c && m->export_state && strcmp(c->reason, API_REASON_EXPORTING) == 0;
     bool is_bad = m->export_state && !exporting;
     /* An export that ends between two reconciles gets an event for its end only. */
     bool ended = before.export_seen && m->exported_ns > before.exported_ns;

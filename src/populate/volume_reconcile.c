@@ -169,7 +169,7 @@ static bool is_failing(const struct volume_view *v)
     const struct api_condition *c = api_condition_find(&v->volume->status.conditions, API_EXPORTED);
     if (!c || c->status != API_FALSE || is_true(v, API_MOUNTED))
         return false;
-    return v->volume->status.phase == API_PHASE_EXPORT_FAILED || strcmp(c->reason, "ExportStalled") == 0 ||
+    return v->volume->status.phase == API_PHASE_EXPORT_FAILED || strcmp(c->reason, API_REASON_EXPORT_STALLED) == 0 ||
            (v->volume->status.phase == API_PHASE_EXPORTING && (is_suspended(v) || outlasts_a_day(v)));
 }
 
