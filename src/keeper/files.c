@@ -2,16 +2,17 @@
 /* The descriptors that the keeper holds for a mount: its session, and its open files without a name. */
 #include "private.h"
 
-void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd)
+bool keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd)
 {
     int i = k->free_file;
     if (i == NO_FILE) {
-        close(own_fd); /* full: the file is lost only if its mount process dies */
-        return;
+        close(own_fd);
+        return false;
     }
     k->free_file = k->files[i].next;
     k->files[i] = (struct keeper_file){.node = node, .fd = own_fd, .next = v->first_file};
     v->first_file = i;
+    return true;
 }
 
 static void release_at(struct keeper *k, int *at)
@@ -23,13 +24,17 @@ static void release_at(struct keeper *k, int *at)
     k->free_file = i;
 }
 
-void keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node)
+bool keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node)
 {
+    bool was_held = false;
     for (int *at = &v->first_file; *at != NO_FILE;)
-        if (k->files[*at].node == node)
+        if (k->files[*at].node == node) {
             release_at(k, at);
-        else
+            was_held = true;
+        } else {
             at = &k->files[*at].next;
+        }
+    return was_held;
 }
 
 void keeper_mount_close(struct keeper *k, struct keeper_mount *v)

@@ -48,7 +48,7 @@ static void kill_processes(struct keeper *k)
     keeper_foreach_mount (k, v) {
         process_kill(v);
         process_await(v);
-        keeper_mount_on_message(k, v);
+        keeper_mount_drain(k, v);
     }
 }
 

@@ -386,30 +386,39 @@ static void on_ready(struct keeper *k, struct keeper_mount *v, const struct wire
     keeper_answer(k, &v->client, 0, NULL);
 }
 
+/* False: no message is waiting. */
+static bool take_message(struct keeper *k, struct keeper_mount *v)
+{
+    struct wire_msg m;
+    auto_fds fds = WIRE_NO_FDS;
+    struct pollfd p = {.fd = v->control_fd, .events = POLLIN};
+    if (v->control_fd < 0 || poll(&p, 1, 0) <= 0)
+        return false;
+    if (wire_recv(v->control_fd, &m, &fds, ERR_IGNORED) < 0) {
+        fd_close(&v->control_fd); /* it is ending; its pidfd says how */
+        return false;
+    }
+    const struct wire_fds held = fds;
+    if (m.type == WIRE_READY)
+        on_ready(k, v, &m);
+    if (m.type == WIRE_HOLD && fds.fd[0] >= 0 && keeper_hold_file(k, v, m.number, take_fd(&fds.fd[0])))
+        keeper_send_to_mirrors(k, &m, &held);
+    if (m.type == WIRE_RELEASE && keeper_release_file(k, v, m.number))
+        keeper_send_to_mirrors(k, &m, NULL);
+    return true;
+}
+
+/* A pod that opens and unlinks files without end must not keep the keeper from its other mounts. */
 void keeper_mount_on_message(struct keeper *k, struct keeper_mount *v)
 {
-    for (;;) {
-        struct wire_msg m;
-        auto_fds fds = WIRE_NO_FDS;
-        struct pollfd p = {.fd = v->control_fd, .events = POLLIN};
-        if (v->control_fd < 0 || poll(&p, 1, 0) <= 0)
-            return;
-        if (wire_recv(v->control_fd, &m, &fds, ERR_IGNORED) < 0) {
-            close(v->control_fd);
-            v->control_fd = -1; /* it is ending; its pidfd says how */
-            return;
-        }
-        if (m.type == WIRE_READY)
-            on_ready(k, v, &m);
-        if (m.type == WIRE_HOLD && fds.fd[0] >= 0) {
-            keeper_send_to_mirrors(k, &m, &fds);
-            keeper_hold_file(k, v, m.number, take_fd(&fds.fd[0]));
-        }
-        if (m.type == WIRE_RELEASE) {
-            keeper_send_to_mirrors(k, &m, NULL);
-            keeper_release_file(k, v, m.number);
-        }
-    }
+    for (unsigned i = 0; i < MESSAGES_AT_ONCE && take_message(k, v); i++)
+        ;
+}
+
+void keeper_mount_drain(struct keeper *k, struct keeper_mount *v)
+{
+    while (take_message(k, v))
+        ;
 }
 
 void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v)
@@ -421,7 +430,7 @@ void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v)
         return;
     bool exited = how.si_code == CLD_EXITED;
     bool unmounted = exited && how.si_status == 0, lost = exited && how.si_status == WIRE_EXIT_LOST;
-    keeper_mount_on_message(k, v); /* sent before it died: descriptors to hold */
+    keeper_mount_drain(k, v);
     bool killed = v->ready && !exited && how.si_status == SIGKILL;
     if (v->state == MOUNT_UNMOUNTING) {
         finish_unmount(k, v, now);

@@ -10,7 +10,7 @@
 #include "util/accept.h"
 #include <sys/types.h>
 
-enum { KEEPER_CLIENTS_MAX = 64, KEEPER_FILES_MAX = 16384, NO_CLIENT = -1, NO_FILE = -1 };
+enum { KEEPER_CLIENTS_MAX = 64, KEEPER_FILES_MAX = 16384, NO_CLIENT = -1, NO_FILE = -1, MESSAGES_AT_ONCE = 64 };
 
 enum keeper_mount_state {
     MOUNT_FREE,
@@ -98,6 +98,7 @@ void keeper_mount_start(struct keeper *k, struct keeper_mount *v);
 void keeper_mount_end(struct keeper *k, struct keeper_mount *v, uint64_t timeout_ms, int client);
 
 void keeper_mount_on_message(struct keeper *k, struct keeper_mount *v); /* from its process, which may have hung up */
+void keeper_mount_drain(struct keeper *k, struct keeper_mount *v);      /* all that its process sent before it ended */
 void keeper_mount_on_exit(struct keeper *k, struct keeper_mount *v);    /* of its process */
 void keeper_mount_on_timer(struct keeper *k, struct keeper_mount *v, uint64_t now_ns);
 void keeper_mount_on_dropped(struct keeper *k, struct keeper_mount *v, int client);
@@ -117,9 +118,10 @@ void process_kill(const struct keeper_mount *v);
 
 /* ---- files.c: descriptors that the keeper holds ------------------------------------------------------------------ */
 
-void keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd);
-void keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node);
-void keeper_mount_close(struct keeper *k, struct keeper_mount *v); /* all that the mount holds */
+/* False: it is not held, because the table is full. The file is then lost if its mount process dies. */
+bool keeper_hold_file(struct keeper *k, struct keeper_mount *v, uint64_t node, int own_fd);
+bool keeper_release_file(struct keeper *k, struct keeper_mount *v, uint64_t node); /* false: it was not held */
+void keeper_mount_close(struct keeper *k, struct keeper_mount *v);                 /* all that the mount holds */
 
 /* ---- send.c ------------------------------------------------------------------------------------------------------ */
 
