@@ -86,7 +86,7 @@ static int commit_now(struct agent *a, struct api_volume *order, const struct ob
         r = api_volume_read(fresh, &now, err);
     if (r < 0)
         return r;
-    if (strcmp(now->meta.uid, order->meta.uid) != 0 || !now->release_requested ||
+    if (!text_same(now->meta.uid, order->meta.uid) || !now->release_requested ||
         now->release_discard != order->release_discard)
         return err_set(err, ERR_CHANGED, "the CisternVolume changed during the release");
     if (!now->status.release_committed)
@@ -318,10 +318,10 @@ static int read_or_restore(struct agent *a, const struct api_volume *order, stru
     return r == -ERR_CORRUPT ? restore(a, order, f, err) : r;
 }
 
-/* INVALID: the record is corrupt, and this version cannot read the order either. */
+/* INVALID: the record is corrupt, and this version cannot read the order either. IO: the disk. */
 static bool is_unreadable(int r)
 {
-    return r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED || r == -ERR_INVALID;
+    return r == -ERR_CORRUPT || r == -ERR_UNSUPPORTED || r == -ERR_INVALID || r == -ERR_IO;
 }
 
 /* Still retried: an administrator may repair the file. */

@@ -92,8 +92,10 @@ static int read_targets(const json *j, struct record *r, struct err *err)
     for (size_t i = 0; i < json_count(list); i++) {
         struct record_target t = {0};
         int e = json_fields_read(json_item(list, i), target_fields, countof(target_fields), &t, err);
+        if (e == 0 && (!t.path || t.path[0] != '/'))
+            e = err_set(err, ERR_INVALID, "the path of a target is not absolute");
         if (e == 0)
-            e = record_add(r, t.path ? t.path : "", t.read_only, err);
+            e = record_add(r, t.path, t.read_only, err);
         json_fields_clear(target_fields, countof(target_fields), &t);
         if (e < 0)
             return e;
@@ -113,6 +115,8 @@ static int read_record(const json *j, struct record *r, struct err *err)
         e = json_get_bool(j, "written", &written, err); /* every format has it */
     if (e == 0)
         e = json_fields_read(j, fields, countof(fields), r, err);
+    if (e == 0 && r->staged && r->staged[0] != '/')
+        e = err_set(err, ERR_INVALID, "'staged' is not an absolute path");
     if (e < 0)
         return e;
     if (written && !r->writes)
@@ -158,11 +162,7 @@ static bool is_seen_empty(const struct volume *v)
     if (volume_data(v, &data, ERR_IGNORED) < 0)
         return false;
     auto_dir d = dir_stream(take_fd(&data));
-    struct dirent *e;
-    while (d && (e = dir_next(d)) != NULL)
-        if (strcmp(e->d_name, "lost+found") != 0)
-            return false;
-    return d && errno == 0;
+    return d && dir_next(d) == NULL && errno == 0;
 }
 
 int64_t record_changed_ns(int dir)

@@ -156,6 +156,10 @@ static int read_identity(struct spec *s, const json *j, struct err *err)
         return err_set(err, ERR_INVALID, "'name' is empty or too long");
     if (s->project > UINT32_MAX)
         return err_set(err, ERR_INVALID, "'project' is not a project id");
+    if (b == BACKEND_AUTO)
+        return err_set(err, ERR_INVALID, "'backend' of a volume is quota or loop");
+    if (s->capacity_bytes > UINT64_C(1) << 60)
+        return err_set(err, ERR_INVALID, "'capacityBytes' is too large");
     s->id = parsed;
     s->name = str_dup(name);
     s->backend = b;

@@ -20,7 +20,7 @@ struct timespec time_to_spec(int64_t ns)
 int64_t time_from_spec(struct timespec t)
 {
     if (t.tv_sec >= WALL_SECONDS_MAX)
-        t = (struct timespec){.tv_sec = WALL_SECONDS_MAX};
+        t = (struct timespec){.tv_sec = WALL_SECONDS_MAX - 1}; /* time_parse() reads it */
     else if (t.tv_sec < -WALL_SECONDS_MAX)
         t = (struct timespec){.tv_sec = -WALL_SECONDS_MAX};
     return t.tv_sec * (int64_t)NS_PER_SECOND + t.tv_nsec;

@@ -50,6 +50,9 @@ static void a_garbled_file_is_corrupt_and_not_empty(void **state)
                                  "{\"version\":1,\"targets\":[]}",
                                  "{\"written\":false,\"targets\":[{\"path\":3}]}",
                                  "{\"written\":false,\"staged\":7}",
+                                 "{\"written\":false,\"targets\":[{\"path\":\"\",\"readOnly\":false}]}",
+                                 "{\"written\":false,\"targets\":[{\"path\":\"a\",\"readOnly\":false}]}",
+                                 "{\"written\":false,\"staged\":\"a\"}",
                                  "{\"written\":false,\"targets\":[{\"path\":\"/a\"}]}"};
     for (size_t i = 0; i < countof(texts); i++) {
         assert_int_equal(file_replace(dir, RECORD_FILE, str_of(texts[i]), 0600, &err), 0);

@@ -64,6 +64,7 @@ static void volume_json_with_a_uri_that_is_now_refused_is_read(void **state)
         auto_json j = NULL;
         snprintf(s->id.text, sizeof s->id.text, "v1-0123456789ab-ba9876543210");
         s->name = str_dup(STR("pvc-1"));
+        s->backend = BACKEND_LOOP;
         snprintf(source, sizeof source, "{\"uri\":\"%s\",\"export\":{\"uri\":\"%s\"}}", uris[i], uris[i]);
         assert_int_equal(json_parse(str_of(source), "source", &j, &err), 0);
         assert_int_equal(spec_set_recorded_source(s, j, &err), 0);

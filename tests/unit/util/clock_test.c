@@ -169,8 +169,18 @@ static void a_time_of_the_kernel_is_one_number_before_1970_too(void **state)
         assert_int_equal(time_from_spec(t), all[i]);
     }
     assert_int_equal(time_to_spec(-1).tv_sec, -1);
-    assert_int_equal(time_from_spec((struct timespec){.tv_sec = 13569465600}), 4611686018000000000); /* the year 2400 */
+    assert_int_equal(time_from_spec((struct timespec){.tv_sec = 13569465600}), 4611686017000000000); /* the year 2400 */
     assert_int_equal(time_from_spec((struct timespec){.tv_sec = -13569465600}), -4611686018000000000);
+}
+
+static void the_last_time_is_written_and_read(void **state)
+{
+    (void)state;
+    struct err err;
+    char text[TIME_TEXT_MAX];
+    int64_t last = time_from_spec((struct timespec){.tv_sec = INT64_MAX}), again = 0;
+    assert_int_equal(time_parse(str_of(time_text(last, text)), &again, &err), 0);
+    assert_int_equal(again, last);
 }
 
 static void a_wait_ends_at_its_time(void **state)
@@ -196,6 +206,7 @@ int main(void)
         cmocka_unit_test(http_dates_are_read),
         cmocka_unit_test(times_and_spans_are_written_for_people),
         cmocka_unit_test(a_time_of_the_kernel_is_one_number_before_1970_too),
+        cmocka_unit_test(the_last_time_is_written_and_read),
         cmocka_unit_test(a_wait_ends_at_its_time),
         cmocka_unit_test(backoff_grows_to_its_cap),
         cmocka_unit_test(backoff_half_stays_between_half_and_all_of_its_cap),
