@@ -86,7 +86,12 @@ static void add_space(const struct volume *v, struct health *h)
 {
     struct volume_usage u;
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
-    if (volume_usage(v, &u, ERR_IGNORED) == 0 && volume_usage_is_full(&u))
+    struct err err;
+    int r = volume_usage(v, &u, &err);
+    if (r < 0 && r != -ERR_BUSY) /* BUSY: it is not mounted */
+        snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__INACCESSIBLE, "Unreadable")->message, HEALTH_TEXT_MAX,
+                 "%.*s", HEALTH_TEXT_MAX - 1, err.text);
+    else if (r == 0 && volume_usage_is_full(&u))
         snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__DEGRADED, "VolumeFull")->message, HEALTH_TEXT_MAX,
                  "%s of %s are left", bytes_text(u.available_bytes, left), bytes_text(u.total_bytes, total));
 }

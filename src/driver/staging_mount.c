@@ -4,6 +4,7 @@
 #include "staging_mount.h"
 #include "pool/mount.h"
 #include "util/clock.h"
+#include "util/list.h"
 #include "util/log.h"
 #include "util/thread.h"
 #include <fcntl.h>
@@ -16,24 +17,30 @@
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind, so their number is
- * limited. */
+enum { STATX_CACHED = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT };
+
+/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind. So each mount has at most
+ * one of them, and their number is limited. */
 enum { QUERIES_MAX = 16 };
 
 struct statfs_query {
+    struct list_node node;        /* of `queries` */
+    dev_t device;                 /* of the mount */
     int fd;                       /* owned */
     bool is_answered, is_dropped; /* the fields below too: under `lock` */
     int error;                    /* errno, or 0 */
     uint64_t type;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all questions and their number */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all queries */
 static pthread_cond_t answered = PTHREAD_COND_INITIALIZER;
+static struct list queries;
 static int query_count;
 
 static void statfs_query_free(struct statfs_query *own_q)
 {
     query_count--;
+    list_remove(&queries, &own_q->node);
     close(own_q->fd);
     free(own_q);
 }
@@ -54,15 +61,31 @@ static void *run_query(void *arg)
     return NULL;
 }
 
-/* Under `lock`. NULL: too many mounts do not answer, or no thread can be started. */
+/* Under `lock`. Has this mount left an earlier query unanswered? */
+static bool is_unanswered(dev_t device)
+{
+    const struct statfs_query *q;
+    list_foreach (&queries, q, node)
+        if (q->is_dropped && q->device == device)
+            return true;
+    return false;
+}
+
+/* Under `lock`. NULL: this mount or too many others do not answer, or no thread can be started. */
 static struct statfs_query *begin_query(int fd)
 {
     pthread_t thread;
-    int copy = query_count < QUERIES_MAX ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+    struct statx st;
+    if (statx(fd, "", AT_EMPTY_PATH | STATX_CACHED, STATX_INO, &st) != 0)
+        return NULL;
+    dev_t device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    int copy = query_count < QUERIES_MAX && !is_unanswered(device) ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (copy < 0)
         return NULL;
     struct statfs_query *q = xcalloc(1, sizeof *q);
     q->fd = copy;
+    q->device = device;
+    list_add(&queries, &q->node);
     query_count++;
     if (thread_start(&thread, run_query, q) != 0) {
         statfs_query_free(q);
@@ -117,8 +140,6 @@ int staging_mount_is_dead(const char *path, bool *ret, struct err *err)
 /* ---- verifying --------------------------------------------------------------------------------------------------- */
 
 enum staging_state { NOTHING, DEAD, FOREIGN, ALIVE };
-
-enum { STATX_CACHED = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT };
 
 static bool is_data(const struct volume *v, const struct statx *at)
 {

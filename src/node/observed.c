@@ -69,11 +69,12 @@ static int read_hydration(struct observed *f, struct err *err)
     return r == -ERR_NOT_FOUND || r == -ERR_CORRUPT ? 0 : r;
 }
 
-/* After a reboot no volume is mounted, but Jobs need it mounted. */
+/* After a reboot no volume is mounted, but Jobs need it mounted. A file system that has shut down is mounted again, if
+ * nothing uses it. */
 static int read_usage(struct observed *f, struct err *err)
 {
     int r = volume_usage(f->volume, &f->usage, err);
-    if (r != -ERR_BUSY)
+    if (r != -ERR_BUSY && r != -ERR_IO)
         return r;
     r = pool_attach_volume(f->pool, &f->volume->spec->id, err);
     return r < 0 ? r : volume_usage(f->volume, &f->usage, err);

@@ -68,6 +68,29 @@ def test_republish_onto_a_dead_target_replaces_it(driver, volume):
     assert (driver.publish(volume, "first", SHARED) / "file").read_text() == "words"
 
 
+@pytest.mark.parametrize("access", ["fuse", "bind"])
+def test_a_file_system_that_shut_down_is_reported_and_mounted_again_with_the_next_pod(driver, access):
+    volume = driver.client.create("pvc", size=32 * MIB, access=access).volume_id
+    driver.stage(volume)
+    target = driver.publish(volume)
+    (target / "file").write_text("words")
+    os.sync()
+    data = driver.folder_of(volume) / "data"
+    subprocess.run(["xfs_io", "-x", "-c", "shutdown", data], check=True)
+    assert error_of(target) == errno.EIO
+    health = driver.client.call("NodeGetVolumeHealth", volume_id=volume, volume_publish_path=str(target)).volume_health
+    assert [h.reason for h in health.health_statuses] == ["Unreadable"], health
+    driver.unpublish(volume)
+    driver.unstage(volume)
+    driver.stage(volume)
+    assert (driver.publish(volume) / "file").read_text() == "words"
+    health = driver.client.call("NodeGetVolumeHealth", volume_id=volume, volume_publish_path=str(target)).volume_health
+    assert not health.health_statuses, health
+    driver.unpublish(volume)
+    driver.unstage(volume)
+    driver.delete(volume)
+
+
 def test_publish_mounts_again_what_was_unmounted_by_hand_and_is_lost(driver, volume):
     kill_keeper_and_driver(driver)
     subprocess.run(["umount", "-l", driver.staging(volume)], check=True)
@@ -98,6 +121,22 @@ def test_publish_from_a_mount_that_does_not_answer_ends_in_time(driver, volume):
     try:
         code, text = driver.client.fails("NodePublishVolume", timeout=20, **driver.publish_fields(volume, "second", SHARED))
         assert code == Code.UNAVAILABLE and "CIS3019" in text
+    finally:
+        os.kill(serving, signal.SIGCONT)
+    assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+
+
+def test_retries_onto_a_mount_that_does_not_answer_hold_up_no_other_volume(driver, volume):
+    serving, = [pid for pid in processes() if "cistern-mount" in command_line(pid) and volume in command_line(pid)]
+    other = driver.client.create("other", size=16 * MIB, access="fuse").volume_id
+    driver.stage(other)
+    driver.target(volume, "second").parent.mkdir(parents=True)
+    os.kill(serving, signal.SIGSTOP)
+    try:
+        for _ in range(17):
+            code, text = driver.client.fails("NodePublishVolume", **driver.publish_fields(volume, "second", SHARED))
+            assert code == Code.UNAVAILABLE and "CIS3019" in text
+        driver.publish(other)
     finally:
         os.kill(serving, signal.SIGCONT)
     assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"

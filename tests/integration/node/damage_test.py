@@ -2,6 +2,8 @@
 """Records on the disk that a node finds corrupt: the order is enough to continue. Files that may not be exported
 go to the bucket or stay, until an administrator discards them explicitly."""
 import json
+import os
+import subprocess
 
 import grpc
 import pytest
@@ -191,3 +193,18 @@ def test_an_empty_volume_made_after_a_loss_stays_empty_when_its_record_is_restor
     agent.client.call("NodeStageVolume", volume_id=volume_id, volume_capability=capability(),
                       staging_target_path=str(agent.staging(volume_id)))
     assert (agent.publish(volume_id) / "mine").read_text() == "mine"
+
+
+def test_a_file_system_that_shut_down_is_unhealthy_until_the_pod_has_gone(agent, orders):
+    volume_id = orders.make("pvc-1", **blank())
+    agent.stage(volume_id)
+    (agent.publish(volume_id) / "file").write_text("words")
+    os.sync()
+    subprocess.run(["xfs_io", "-x", "-c", "shutdown", agent.folder_of(volume_id) / "data"], check=True)
+    said = orders.wait_touching("pvc-1", "Healthy", "False", "Unreadable")
+    assert "Input/output error" in said["message"]
+    agent.unpublish(volume_id)
+    agent.unstage(volume_id)
+    orders.wait_touching("pvc-1", "Healthy", "True")
+    agent.stage(volume_id)
+    assert (agent.publish(volume_id) / "file").read_text() == "words"
