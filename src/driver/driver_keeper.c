@@ -259,8 +259,9 @@ int driver_keeper_unmount(struct driver_keeper *k, const struct volume_id *id, c
     /* The keeper died, but the mirror has its descriptors: the next keeper gets the mount and must unmount it. */
     if (r == -ERR_AGAIN && mirror_volumes(k->mirror) > 0 && ensure_keeper(k, err) == 0)
         r = keeper_unmount(k->socket, id->text, UNMOUNT_MS, err);
-    /* A keeper that Kubernetes restarts gets the mount too: retry later. */
-    if (r != -ERR_AGAIN || (!k->program && mirror_volumes(k->mirror) > 0))
+    /* A keeper that Kubernetes restarts gets the mount too, and one whose queue is full (EAGAIN) is frozen: retry
+     * later. */
+    if (r != -ERR_AGAIN || err->sys == EAGAIN || (!k->program && mirror_volumes(k->mirror) > 0))
         return r;
     log_err(LOG_WARN, "no keeper to unmount a volume", err, "volume", id->text, "path", path, NULL);
     return 0;

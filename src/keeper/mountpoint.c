@@ -12,7 +12,7 @@
 
 #define FUSECTL "/sys/fs/fuse/connections"
 
-enum { MOUNTINFO_MAX = 16 << 20 };
+enum { MOUNTINFO_MAX = 64 << 20 };
 
 /* The device at the path, without a request to the mount process. */
 static bool find_device(const char *path, unsigned *ret_minor)
