@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard.h"
+#include "plan.h"
 #include "util/heap.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -76,6 +77,13 @@ static struct shard_sum *least_sum(const struct shard_assignment *d)
     return heap_first(&d->heap, struct shard_sum, node);
 }
 
+/* A listing may claim any size. An object larger than any store holds is never fetched, and counts as small: it would
+ * overflow the sum of its shard. */
+static bool is_small(const struct index_entry *e, uint64_t least)
+{
+    return e->size_bytes < least || e->size_bytes > PLAN_OBJECT_MAX;
+}
+
 static int collect(struct shard_assignment *d, uint64_t least, uint64_t below, struct err *err)
 {
     for (uint64_t id = 0; id < index_count(d->x); id++) {
@@ -83,7 +91,7 @@ static int collect(struct shard_assignment *d, uint64_t least, uint64_t below, s
         int r = index_get(d->x, id, &e, err);
         if (r < 0)
             return r;
-        if (e.size_bytes < least || e.size_bytes >= below)
+        if (is_small(&e, least) || e.size_bytes >= below)
             continue;
         if (d->n == d->room)
             d->large = xrealloc(d->large, d->room = d->room ? 2 * d->room : 1024, sizeof *d->large);
@@ -160,7 +168,7 @@ int shard_assign(const struct index *x, const struct shard *s,
         r = index_get(x, id, &e, err);
         if (r < 0)
             return r;
-        bool small = e.size_bytes < d.least;
+        bool small = is_small(&e, d.least);
         assert(small || (d.large && next < d.n));
         unsigned shard = small ? shard_of_path(e.path, s->count) : d.large[next++].shard;
         if (shard == s->index)

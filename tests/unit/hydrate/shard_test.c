@@ -160,6 +160,25 @@ static void empty_catalog_assigns_no_object(void **state)
     assert_int_equal(d.objects[0], 0);
 }
 
+/* A listing may claim any size: these overflow every sum. */
+static uint64_t impossible(unsigned i)
+{
+    return i < 2 * SHARDS ? UINT64_MAX - i % 2 : 1 << 20;
+}
+
+static void objects_larger_than_any_store_holds_are_in_exactly_one_shard_as_all_others(void **state)
+{
+    (void)state;
+    static struct dealt d;
+    auto_index one = listed(1, 0, impossible);
+    deal_all(one, SHARDS, &d);
+    assert_int_not_equal(d.owner[0], 0);
+    auto_index many = listed(100, 0, impossible);
+    deal_all(many, SHARDS, &d);
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_not_equal(d.owner[i], 0);
+}
+
 static void a_shard_is_written_as_a_part_of_how_many(void **state)
 {
     (void)state;
@@ -184,6 +203,7 @@ int main(void)
         in_a_folder(small_objects_stay_where_they_are_whatever_else_is_listed),
         in_a_folder(the_paths_go_where_they_always_went),
         in_a_folder(empty_catalog_assigns_no_object),
+        in_a_folder(objects_larger_than_any_store_holds_are_in_exactly_one_shard_as_all_others),
         in_a_folder(a_shard_is_written_as_a_part_of_how_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
