@@ -102,27 +102,30 @@ static int visit_read(struct local_job *j, struct err *err)
     return r;
 }
 
-static void give(struct local_job *j)
+static int deliver(struct local_job *j)
 {
     const struct job_args *a = &j->job.args;
     if (!j->head_reported && a->on_head)
         a->on_head(j->job.ctx, &j->job.reply.object);
     j->head_reported = true;
-    int r = j->filled ? a->on_data(j->job.ctx, j->buf, j->filled) : 0;
-    if (r == WEB_PAUSE) {
+    return j->filled ? a->on_data(j->job.ctx, j->buf, j->filled) : 0;
+}
+
+static void give(struct local_job *j)
+{
+    uint64_t len = j->job.args.len;
+    int r = j->job.cancelled ? 0 : deliver(j);
+    if (j->job.cancelled) { /* before a pause: no caller resumes a job that it cancelled */
+        local_end(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
+    } else if (r == WEB_PAUSE) {
         j->paused = true;
-        return;
-    }
-    j->moved += j->filled;
-    if (r < 0) {
+    } else if (r < 0) {
         err_set(&j->err, (enum err_code) - r, "given up by the reader");
         local_end(j, r);
-    } else if (j->job.cancelled) {
-        local_end(j, err_set(&j->err, ERR_CANCELLED, "cancelled"));
-    } else if (j->moved == a->len) {
+    } else if ((j->moved += j->filled) == len) {
         local_end(j, 0);
     } else {
-        local_visit_paced(j, min_u64(a->len - j->moved, LOCAL_CHUNK), visit_read, give);
+        local_visit_paced(j, min_u64(len - j->moved, LOCAL_CHUNK), visit_read, give);
     }
 }
 
