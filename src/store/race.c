@@ -74,10 +74,10 @@ void job_asked(struct store_job *j)
 static void win(struct store_job *j)
 {
     struct store_job *rival = j->race.rival;
-    if (!rival || rival->race.is_over)
+    if (!rival)
         return;
     rival->race.lost = true;
-    job_cancel(rival);
+    job_cancel(rival); /* no effect if it has failed already */
 }
 
 void job_answered(struct store_job *j)

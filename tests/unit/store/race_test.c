@@ -104,11 +104,112 @@ static void body_that_the_bandwidth_limit_delays_is_not_started_over(void **stat
     first_is_judged_by_no_delay(true);
 }
 
+/* ---- a first attempt that fails while the second runs ------------------------------------------------------------ */
+
+static struct store_job *first;
+static struct timer next;
+static bool cancels;
+static unsigned starts, ends;
+
+static void end(struct store_job *j, bool malformed)
+{
+    if (malformed)
+        j->reply.code = err_set(&j->reply.err, ERR_CORRUPT, "not a reply");
+    j->reply.is_malformed = malformed;
+    job_done(j);
+}
+
+static void end_second(struct timer *)
+{
+    struct store_job *second = first->race.rival;
+    if (!cancels && second->op == STORE_OP_GET)
+        job_answered(second);
+    end(second, cancels);
+}
+
+static void cancel_both(struct timer *)
+{
+    store_cancel(first);
+}
+
+static void go_on_with(struct store_job *j, void (*fire)(struct timer *t))
+{
+    next.fire = fire;
+    loop_timer_set(j->worker->loop, &next, 0);
+}
+
+static void start_double(struct store_job *j)
+{
+    starts++;
+    job_asked(j);
+    if (starts > 2) { /* a retry */
+        end(j, false);
+    } else if (j->race.second) {
+        end(first, true);
+        go_on_with(j, cancels ? cancel_both : end_second);
+    }
+}
+
+static void stop_double(struct store_job *j)
+{
+    assert_true(cancels && j->race.second);
+    go_on_with(j, end_second);
+}
+
+static const struct store_backend doubled = {.job_size = sizeof(struct store_job),
+                                             .start = start_double,
+                                             .stop = stop_double,
+                                             .resume = nothing,
+                                             .release = nothing};
+
+static void double_over(void *ctx, const struct store_reply *r)
+{
+    ends++;
+    call_done(ctx, r);
+}
+
+static void make_double(struct here_call *c)
+{
+    const struct job_args args = {.write.key = STR("key"), .len = 1000};
+    first = job_make(here.store, &here.worker, *(const enum store_op *)c->arg, &args);
+    first->ctx = c;
+    first->on_done = double_over;
+    job_submit(first);
+}
+
+/* The code of a read whose first attempt ends malformed. The second one succeeds, or the read is cancelled. */
+static int double_read(enum store_op op, bool is_cancelled)
+{
+    struct here_call c = {0};
+    here_up(&here);
+    const struct store_backend *own = here.store->backend;
+    for (unsigned i = 0; i < 128; i++)
+        hedge_answered(here.store->hedge, op == STORE_OP_GET ? HEDGE_GET : HEDGE_HEAD, NS_PER_MS);
+    here.store->backend = &doubled;
+    cancels = is_cancelled;
+    starts = ends = 0;
+    int code = call(&here, &c, make_double, &op);
+    call_free(&c);
+    here.store->backend = own;
+    here_down(&here);
+    assert_int_equal(starts, 2);
+    assert_int_equal(ends, 1);
+    return code;
+}
+
+static void success_of_the_second_attempt_is_reported_after_the_first_failed(void **state)
+{
+    (void)state;
+    assert_int_equal(double_read(STORE_OP_GET, false), 0);
+    assert_int_equal(double_read(STORE_OP_HEAD, false), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(get_that_the_bandwidth_limit_delays_is_not_sent_again),
         cmocka_unit_test(body_that_the_bandwidth_limit_delays_is_not_started_over),
+        cmocka_unit_test(success_of_the_second_attempt_is_reported_after_the_first_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
