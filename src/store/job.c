@@ -355,7 +355,7 @@ void job_done(struct store_job *j)
     /* A cancelled read has no use for its reply; a write that succeeded nevertheless reports success. */
     if (j->cancelled && (j->reply.code < 0 || job_is_read(j))) {
         j->reply.code = err_set(&j->reply.err, ERR_CANCELLED, "cancelled");
-        j->reply.may_retry = false;
+        j->reply.may_retry = j->reply.is_malformed = false;
         j->reply.attempts_max = 0;
     }
     if (retry(j))

@@ -204,12 +204,19 @@ static void success_of_the_second_attempt_is_reported_after_the_first_failed(voi
     assert_int_equal(double_read(STORE_OP_HEAD, false), 0);
 }
 
+static void read_that_was_cancelled_is_not_retried_after_a_malformed_reply(void **state)
+{
+    (void)state;
+    assert_int_equal(double_read(STORE_OP_HEAD, true), -ERR_CANCELLED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(get_that_the_bandwidth_limit_delays_is_not_sent_again),
         cmocka_unit_test(body_that_the_bandwidth_limit_delays_is_not_started_over),
         cmocka_unit_test(success_of_the_second_attempt_is_reported_after_the_first_failed),
+        cmocka_unit_test(read_that_was_cancelled_is_not_retried_after_a_malformed_reply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
