@@ -15,8 +15,9 @@ bool checkpoint_withdraws(const struct export_run *r)
 
 static bool names_marker(const struct export_run *r, const struct pick_group *g, struct str path)
 {
-    return path.len == g->directory.len + 1 + strlen(r->o.policy->marker) &&
-           str_ends(path, str_of(r->o.policy->marker));
+    size_t len = g->directory.len;
+    return path.len == len + 1 + strlen(r->o.policy->marker) && str_starts(path, g->directory) &&
+           path.ptr[len] == '/' && str_ends(path, str_of(r->o.policy->marker));
 }
 
 void checkpoint_marker_path(const struct export_run *r, size_t g, struct sbuf *path)
@@ -97,6 +98,15 @@ bool checkpoint_is_marker(const struct export_run *r, size_t file)
 {
     uint32_t g = r->plan.files[file].group;
     return g != PICK_NO_GROUP && r->markers.groups[g].marker == (ssize_t)file;
+}
+
+bool checkpoint_makes_marker(const struct export_run *r, struct str path)
+{
+    const struct pick_group *groups = r->plan.pick.groups;
+    for (size_t g = 0; g < r->plan.pick.group_count; g++)
+        if (r->markers.groups[g].owes_marker && names_marker(r, &groups[g], path))
+            return true;
+    return false;
 }
 
 static struct err *copy_of(const struct err *why)

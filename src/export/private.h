@@ -216,6 +216,7 @@ void checkpoints_make(struct export_run *r);
 void checkpoints_free(struct export_run *r);
 bool checkpoint_is_marker(const struct export_run *r, size_t file);
 void checkpoint_marker_path(const struct export_run *r, size_t group, struct sbuf *path);
+bool checkpoint_makes_marker(const struct export_run *r, struct str path); /* `path`: not of a planned file */
 /* Must old markers be deleted before files are sent? */
 bool checkpoint_withdraws(const struct export_run *r);
 /* The deletion of its old marker has ended. NULL: it is gone. */

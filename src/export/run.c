@@ -136,10 +136,11 @@ static int make_signal(struct export_run *r, struct err *err)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
+/* Will an upload of this run find what an earlier run left of this path? A chore must not free it as well. */
 static bool is_wanted(const struct export_run *r, struct str path)
 {
     const struct pick_file *f = pick_find(r->plan.files, r->plan.count, path);
-    return f && f->chosen && !f->sent;
+    return f ? f->chosen && !f->sent : checkpoint_makes_marker(r, path);
 }
 
 static void start(struct mail *m)

@@ -219,3 +219,26 @@ def test_with_write_permission_only_checkpoints_are_sent_and_nothing_is_added_be
     assert {"p/step-1/a", "p/step-1/DONE"} == checkpoints.there()
     checkpoints.run()
     assert {"p/step-1/a", "p/step-1/b", "p/step-1/DONE"} == checkpoints.there()
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("gone", ["removed", "excluded", "removed as a file changed", "removed, and an empty one was sent before"])
+def test_upload_of_a_marker_that_is_no_longer_a_file_is_aborted_and_an_empty_marker_is_there(checkpoints, gone):
+    checkpoints.write("step-1/a")
+    if "before" in gone:
+        checkpoints.run()
+    checkpoints.write("step-1/DONE", content=bytes(9 << 20))
+    checkpoints.bucket.fault("op=put,key=p/step-1/DONE,do=status:503:0")
+    child = checkpoints.start()
+    wait_for(lambda: checkpoints.bucket.fired()[0] > 0 or child.poll() is not None)
+    child.kill()
+    checkpoints.end(child, -9)
+    checkpoints.bucket.no_faults()
+    assert b"<Upload>" in checkpoints.bucket.ask("/bench?uploads&prefix=")
+    if gone.startswith("removed"):
+        (checkpoints.src / "step-1/DONE").unlink()
+    if "changed" in gone:
+        checkpoints.write("step-1/a", content=b"new!")
+    checkpoints.run(*(["--exclude", "DONE"] if gone == "excluded" else []))
+    assert checkpoints.bucket.content("p/step-1/DONE") == b""
+    assert b"<Upload>" not in checkpoints.bucket.ask("/bench?uploads&prefix=")
