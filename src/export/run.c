@@ -230,13 +230,16 @@ static struct export_run *new_run(const struct run_options *o)
 /* ---- lost writes ------------------------------------------------------------------------------------------------- */
 
 /* An error of an earlier write-back is reported once. A disk that fails now fails again: then nothing can be said about
- * its files, and reading them shows it. */
+ * its files, and reading them shows it. If the clock was set back, files from before the loss have a later ctime. */
 static int note_lost_writes(struct export_run *r, struct err *err)
 {
-    struct stamp now = {.ctime_ns = clock_wall_ns()};
+    struct stamp loss = {.ctime_ns = clock_wall_ns()};
     if (!r->o.must_lease || r->o.dry_run || syncfs(r->o.data) == 0 || syncfs(r->o.data) != 0)
         return 0;
-    return logbook_add_lost(r->logbook, STR("."), &now, err);
+    for (size_t i = 0; i < r->plan.count; i++)
+        if (r->plan.files[i].ctime_ns > loss.ctime_ns)
+            loss.ctime_ns = r->plan.files[i].ctime_ns;
+    return logbook_add_lost(r->logbook, STR("."), &loss, err);
 }
 
 /* The kernel does not say which file it was. */
@@ -274,9 +277,9 @@ static int prepare(struct export_run *r, struct err *err)
     if (e == 0)
         e = logbook_open(r->o.export_dir, str_of(r->o.destination), &r->logbook, err);
     if (e == 0)
-        e = note_lost_writes(r, err);
-    if (e == 0)
         e = make_plan(r, err);
+    if (e == 0)
+        e = note_lost_writes(r, err);
     if (e == 0)
         judge_lost_writes(r);
     if (e == 0)

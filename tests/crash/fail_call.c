@@ -16,6 +16,7 @@
  * CISTERN_SLOW_PWRITE=N: the same for a pwrite that ends with a part of 8 MiB.
  * CISTERN_FAST_CLOCK=N: the monotonic clock runs N times as fast. Waits last as long as ever, but for those for a
  * condition, which have a point in time.
+ * CISTERN_CLOCK_BEHIND=N: the wall clock is N seconds behind that of the kernel, as if it had been set back.
  * CISTERN_PLAIN_FILES: every file system has only the features of NFS: no unnamed files, no renames with flags, no
  * allocation, no statement of its space. */
 #include <dirent.h>
@@ -338,10 +339,14 @@ static int64_t fast(int64_t of)
 
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    if (clock != CLOCK_MONOTONIC)
-        return REAL(clock_gettime)(clock, t);
-    *t = to_timespec(fast(real_now()));
-    return 0;
+    if (clock == CLOCK_MONOTONIC) {
+        *t = to_timespec(fast(real_now()));
+        return 0;
+    }
+    int r = REAL(clock_gettime)(clock, t);
+    if (clock == CLOCK_REALTIME)
+        t->tv_sec -= (time_t)number("CISTERN_CLOCK_BEHIND", 0);
+    return r;
 }
 
 int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until)

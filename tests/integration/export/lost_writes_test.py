@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from integration.lib.kills import PRELOAD
 from paths import BUILD
 from servers.bucket import BucketServer
 
@@ -68,8 +69,8 @@ def write(path, content):
     os.sync()  # as the kernel does it half a minute later; reports no error
 
 
-def outcome(volume):
-    done = volume.export("--for", "unpublish")
+def outcome(volume, **environment):
+    done = volume.export("--for", "unpublish", **environment)
     return done.returncode == 0, done.stderr, volume.verdict()["state"]
 
 
@@ -97,15 +98,16 @@ def test_a_file_of_which_the_disk_lost_data_is_not_exported_until_it_is_written_
     assert outcome(volume) == (True, "", "done")
 
 
-def test_a_loss_whose_file_the_kernel_does_not_name_fails_the_export(disk, bucket):
+@pytest.mark.parametrize("clock", [{}, {"CISTERN_CLOCK_BEHIND": "10000"} | PRELOAD], ids=["steady clock", "clock set back"])
+def test_a_loss_whose_file_the_kernel_does_not_name_fails_the_export(disk, bucket, clock):
     volume, bad = disk.volume, disk.volume.folder / "data/bad"
     disk.break_down()
     write(bad, b"b" * 8 * MIB)
     with open(bad, "rb") as f, pytest.raises(OSError):
         os.fsync(f.fileno())  # a program that asks takes the report of the file
     disk.repair()
-    for _ in range(2):
-        succeeded, said, state = outcome(volume)
+    for environment in clock, {}:  # in the end the clock has caught up
+        succeeded, said, state = outcome(volume, **environment)
         assert not succeeded and state == "failed" and "CIS4024" in said and "one of 1 files" in said, said
     assert set(bucket.uploads()) == {"p/bad"}
     bad.touch()
