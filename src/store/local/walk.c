@@ -102,15 +102,15 @@ static bool in_range(const struct local_walk *w, struct str path, bool is_direct
     return true;
 }
 
-/* The type as listed: links are resolved when the walk reaches them. */
-static int type_of(int dir, const struct dirent *e)
+/* The type as listed: links are resolved when the walk reaches them. DT_UNKNOWN: the entry was removed since. */
+static int type_of(const struct local_walk *w, int dir, const struct dirent *e, struct err *err)
 {
     struct stat st;
     if (e->d_type != DT_UNKNOWN)
         return e->d_type;
-    if (fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        return DT_UNKNOWN; /* removed since the listing */
-    return IFTODT(st.st_mode);
+    if (fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return IFTODT(st.st_mode);
+    return errno == ENOENT ? DT_UNKNOWN : err_sys(err, errno, "cannot stat '%s'", w->path.ptr);
 }
 
 static void level_add(struct walk_level *l, struct str name, bool is_directory, int type)
@@ -148,25 +148,28 @@ static void level_sort(struct walk_level *l)
     kept = old;
 }
 
-static void consider(struct local_walk *w, struct walk_level *l, DIR *d, const struct dirent *e)
+static int consider(struct local_walk *w, struct walk_level *l, DIR *d, const struct dirent *e, struct err *err)
 {
     struct str name = str_of(e->d_name);
     if (l->path_len == 0 && str_eq(name, STR(WALK_HIDDEN)))
-        return;
-    int type = type_of(dirfd(d), e);
-    if (type == DT_UNKNOWN)
-        return;
+        return 0;
     sbuf_cut(&w->path, l->path_len);
     sbuf_add(&w->path, name);
+    if (!str_starts(sbuf_str(&w->path), sbuf_str(&w->prefix)))
+        return 0; /* before its stat: an error of another file must not fail the listing */
+    int type = type_of(w, dirfd(d), e, err);
+    if (type < 0 || type == DT_UNKNOWN)
+        return type;
     if (type == DT_DIR)
         sbuf_addc(&w->path, '/');
     if (l->last.len && str_cmp(str_from(sbuf_str(&w->path), l->path_len), sbuf_str(&l->last)) <= 0)
-        return;
+        return 0;
     if (w->path.overflow || !in_range(w, sbuf_str(&w->path), type == DT_DIR))
-        return;
+        return 0;
     level_add(l, name, type == DT_DIR, type);
     if (l->count == 2 * RUN_MAX)
         level_sort(l);
+    return 0;
 }
 
 /* Reads the next run of names. */
@@ -184,7 +187,8 @@ static int level_load(struct local_walk *w, struct walk_level *l, struct err *er
     l->more = false;
     sbuf_clear(&l->text);
     while ((e = dir_next(d)) != NULL)
-        consider(w, l, d, e);
+        if (consider(w, l, d, e, err) < 0)
+            return -(int)err->code;
     if (errno)
         return err_sys(err, errno, "cannot read the directory '%.*s'", (int)l->path_len, w->path.ptr);
     if (w->path.overflow)
@@ -268,10 +272,12 @@ static void skip(struct local_walk *w)
     sbuf_set(&w->last_skipped, sbuf_str(&w->path));
 }
 
-/* These errors mean that the name is not a regular file in the root. Other errors (EIO, EMFILE) must not hide an
- * object. */
-static bool leads_nowhere(int errnum)
+/* These errors mean that the name is not a regular file in the root. Other errors must not hide an object: EIO, EMFILE,
+ * and EACCES for a file itself. */
+static bool leads_nowhere(int type, int errnum)
 {
+    if (type == DT_REG)
+        return errnum == ENOENT; /* removed since the listing */
     return errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP || errnum == EXDEV || errnum == EACCES;
 }
 
@@ -287,7 +293,7 @@ static int stat_file(struct local_walk *w, const struct walk_level *l, int type,
         auto_fd fd = path_open_links(w->root, w->path.ptr, O_PATH);
         stated = fd >= 0 && fstat(fd, ret) == 0;
     }
-    if (!stated && !leads_nowhere(errno))
+    if (!stated && !leads_nowhere(type, errno))
         return err_sys(err, errno, "cannot stat '%s'", w->path.ptr);
     bool is_file = stated && (type == DT_REG || type == DT_LNK) && S_ISREG(ret->st_mode);
     if (!is_file && type != DT_REG)
