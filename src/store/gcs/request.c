@@ -145,10 +145,13 @@ int gcs_read_object(const json *j, struct store_object *ret, struct err *err)
         r = read_number(j, "generation", &ret->generation, err);
     if (r == 0)
         r = json_opt_str(j, "updated", &updated, err);
-    if (r == 0 && updated.len)
-        r = time_parse(updated, &ret->mtime_ns, err);
-    /* Some servers send the year 1 for an object without a time. */
-    return r < 0 && r != -ERR_RANGE ? r : read_digest(j, &ret->digest, err);
+    if (r == 0 && updated.len) {
+        /* Some servers send the year 1 for an object without a time. */
+        struct err why;
+        r = time_parse(updated, &ret->mtime_ns, &why);
+        r = r == -ERR_RANGE ? 0 : r < 0 ? err_copy(err, &why) : 0;
+    }
+    return r < 0 ? r : read_digest(j, &ret->digest, err);
 }
 
 int gcs_describe(struct store_call *c, struct err *err)

@@ -431,11 +431,12 @@ static int read_names(struct store_call *c, struct err *err)
 /* The first page is listed again after each round of deletes; an empty page ends the sweep. */
 static void answered_sweep(struct store_call *c, int status)
 {
+    int r = c->success ? read_names(c, &c->err) : 0;
     if (!c->success)
         end_sweep(c, status);
-    else if (read_names(c, &c->err) < 0 && !gcs_of(c)->confirmed.object.generation)
-        call_end(c, -(int)c->err.code);
-    else if (c->err.code || gcs_of(c)->page.count == 0)
+    else if (r < 0 && !gcs_of(c)->confirmed.object.generation)
+        call_end(c, r);
+    else if (r < 0 || gcs_of(c)->page.count == 0)
         end_sweep(c, 0);
     else
         call_go(c, &sweep_one_steps);

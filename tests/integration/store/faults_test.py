@@ -196,17 +196,18 @@ def test_a_proxy_from_the_environment_is_used(two_regions):
 
 @pytest.fixture
 def listing_of():
-    """A server of gs:// whose every listing is `names(prefix)`, or `text`, and which notes what is `deleted`."""
+    """A server of gs:// whose every listing is `names(prefix)`, each with `fields`, or `text`. It notes what is `deleted`."""
     def answer(request):
         url = urllib.parse.urlsplit(request.path)
         if request.method == "DELETE":
             server.deleted.append(urllib.parse.unquote(url.path.split("/o/")[1]))
             return 204, {}, b""
         prefix = urllib.parse.parse_qs(url.query).get("prefix", [""])[0]
-        return 200, {}, server.text or json.dumps({"items": [{"name": n} for n in server.names(prefix)]}).encode()
+        return 200, {}, server.text or json.dumps(
+            {"items": [{"name": n} | server.fields for n in server.names(prefix)]}).encode()
 
     with Answering(answer) as server:
-        server.text, server.deleted = None, []
+        server.text, server.deleted, server.fields = None, [], {}
         yield server
 
 
@@ -234,3 +235,11 @@ def test_sweep_with_an_invalid_listing_blames_the_store(listing_of, text):
     listing_of.text = text
     answer = sweep(listing_of)
     assert answer.code == "CORRUPT" and answer.id == 1601, answer
+
+
+def test_sweep_deletes_parts_whose_time_is_the_year_1(listing_of):
+    listing_of.fields = {"updated": "0001-01-01T00:00:00Z"}
+    listing_of.names = lambda prefix: [] if listing_of.deleted else [prefix + "/part-1"]
+    answer = sweep(listing_of)
+    assert answer.code == "OK", answer
+    assert [name.rsplit("/", 1)[1] for name in listing_of.deleted] == ["part-1"]

@@ -88,6 +88,18 @@ static void list_with_prefixes_is_sorted(void **state)
     done(&p);
 }
 
+static void time_of_the_year_1_counts_as_unset(void **state)
+{
+    struct parsed p = {.err.code = 0};
+    (void)state;
+    assert_int_equal(
+        parse(&p, "{\"items\":[{\"name\":\"a\",\"size\":\"7\",\"updated\":\"0001-01-01T00:00:00Z\"}]}", NULL), 0);
+    assert_int_equal(p.page.count, 1);
+    assert_true(p.page.objects[0].mtime_ns == 0);
+    assert_int_equal(p.err.code, 0); /* a caller may look at it */
+    done(&p);
+}
+
 static void malformed_replies_are_errors(void **state)
 {
     static const char *const bad[] = {
@@ -162,6 +174,7 @@ int main(void)
         cmocka_unit_test(an_inclusive_start_is_made_exclusive),
         cmocka_unit_test(numbers_may_be_numbers),
         cmocka_unit_test(list_with_prefixes_is_sorted),
+        cmocka_unit_test(time_of_the_year_1_counts_as_unset),
         cmocka_unit_test(malformed_replies_are_errors),
         cmocka_unit_test(a_document_of_nothing_is_an_empty_page),
         cmocka_unit_test(object_with_a_null_size_is_refused),
