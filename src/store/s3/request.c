@@ -273,9 +273,20 @@ static bool rejects_key(struct str code)
                       "XAdminUserNotFound"); /* versitygw, with 404 */
 }
 
+/* Every store names the cause of a 404. A proxy does not, and its store may be restarting. Only after a GET or a DELETE
+ * does a 404 mean that the object is gone; a reply to HEAD has no document. */
+static bool is_of_proxy(const struct store_call *c, const struct status_words *w)
+{
+    return w->status == 404 && w->code.len == 0 && str_is_any(str_of(c->method), "GET", "DELETE");
+}
+
 /* Codes of temporary errors with the status of a permanent one. */
 static int passing(struct store_call *c, int code, const struct status_words *w)
 {
+    if (is_of_proxy(c, w)) {
+        c->job.reply.may_retry = true;
+        return err_fail(&c->err, ERR_AGAIN, CIS_REPLY_INVALID, "404: the reply is not from an object store");
+    }
     if (asks_for_less(w->code)) {
         c->job.reply.may_retry = c->job.reply.slow_down = true;
         c->err.code = ERR_AGAIN;
@@ -366,6 +377,21 @@ static int refine(struct store_call *c, int code, const struct status_words *w)
                         denied.text);
     }
     return of_storage(c, code, w);
+}
+
+bool s3_says_gone(const struct store_call *c, int status)
+{
+    if (status != 404)
+        return false;
+    struct object_page page; /* not the job's, which a sweep still reads */
+    object_page_init(&page);
+    struct s3_document *x = s3_document_new(&page);
+    bool is_read = s3_document_read(x, sbuf_str(&c->got), ERR_IGNORED) == 0;
+    struct str code = is_read ? s3_document_reply(x)->code : STR_NULL;
+    bool is_gone = code.len > 0 && !rejects_key(code);
+    s3_document_free(x);
+    object_page_done(&page);
+    return is_gone;
 }
 
 void s3_refused(struct store_call *c, int status)

@@ -74,6 +74,9 @@ must_check bool s3_parse(struct store_call *c, enum s3_reply_kind want, const st
  * and clears c->success. */
 int s3_late_status(struct store_call *c, int status);
 
+/* Is it a 404 of the store? A proxy's does not mean that the object or the upload is gone. */
+bool s3_says_gone(const struct store_call *c, int status);
+
 /* Ends a failed call with its error, or repeats it after a redirect to another region. */
 void s3_refused(struct store_call *c, int status);
 

@@ -326,7 +326,7 @@ static void build_abort(struct store_call *c)
 /* An upload or an object that does not exist is gone, too. */
 static void answered_abort(struct store_call *c, int status)
 {
-    if (status == 404)
+    if (s3_says_gone(c, status))
         call_end(c, 0);
     else
         s3_end(c, status);
@@ -429,7 +429,7 @@ static void build_sweep_one(struct store_call *c)
 static void answered_sweep_one(struct store_call *c, int status)
 {
     s3_of(c)->aborted |= c->success;
-    if (c->success || status == 404)
+    if (c->success || s3_says_gone(c, status))
         sweep_next(c);
     else
         s3_refused(c, status);

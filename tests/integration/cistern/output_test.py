@@ -75,7 +75,7 @@ def test_sizes_that_are_more_than_a_number_holds_do_not_begin_at_nothing_again()
 def test_errors_of_a_directory_are_plain_text_and_json(tmp_path):
     def answer(request):
         return (200, {}, page(("data/%1B%5B2J", 5)).replace(b"<IsT", b"<EncodingType>url</EncodingType><IsT")) \
-            if "list-type" in request.path else (404, {}, b"")
+            if "list-type" in request.path else (404, {}, b"<Error><Code>NoSuchKey</Code></Error>")
     with Answering(answer) as server:
         cistern("hydrate", "s3://bench/data/", tmp_path / "out", "--endpoint", server.url, *PATIENCE)
     text = cistern("status", "--errors", tmp_path / "out")

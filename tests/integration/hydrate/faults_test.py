@@ -135,6 +135,18 @@ def test_one_object_that_is_gone_is_left_out_if_that_is_asked_for(bucket, tmp_pa
     check(bucket, tmp_path / "out", prefix)
 
 
+@pytest.mark.parametrize("scheme", ["s3"])
+@pytest.mark.parametrize("text", ["404 page not found\n", "<html><head><title>404 Not Found</title></head></html>", ""])
+def test_404_of_a_proxy_is_not_a_missing_object(bucket, tmp_path, scheme, text):
+    page = tmp_path / "page"
+    page.write_text(text)
+    bucket.fault(*(f"op={op},key=s/*7,nth=1,do=body:404:{page}" for op in (["get"] if scheme == "s3" else ["get", "head"])))
+    code, end, errors = bucket.hydrate("s/", tmp_path / "out", "--skip-missing", *QUICK, scheme=scheme)
+    assert (code, errors, set(bucket.fired())) == (DONE, [], {1})
+    assert (end["missing"], end["hydrated"]) == (0, 200)
+    check(bucket, tmp_path / "out", "s/")
+
+
 def test_deleted_bucket_is_not_a_missing_object(bucket, tmp_path):
     bucket.fault("op=get,nth=5,do=error:404:NoSuchBucket")
     code, end, errors = bucket.hydrate("s/", tmp_path / "out", "--skip-missing", *QUICK)

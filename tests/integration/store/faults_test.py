@@ -243,3 +243,60 @@ def test_sweep_deletes_parts_whose_time_is_the_year_1(listing_of):
     answer = sweep(listing_of)
     assert answer.code == "OK", answer
     assert [name.rsplit("/", 1)[1] for name in listing_of.deleted] == ["part-1"]
+
+
+# ---- a 404 that no store sends ---------------------------------------------------------------------------------------
+
+ELSEWHERE = [b"404 page not found\n", b"<html><head><title>404 Not Found</title></head></html>", b""]
+UPLOADS = b"<ListMultipartUploadsResult><Upload><Key>key</Key><UploadId>old</UploadId></Upload></ListMultipartUploadsResult>"
+BEGUN = b"<InitiateMultipartUploadResult><UploadId>old</UploadId></InitiateMultipartUploadResult>"
+
+
+@pytest.fixture
+def ingress():
+    """Deletes nothing before it has answered `left` requests of `method` with a 404 of its own."""
+    def answer(request):
+        if request.method == server.method and server.left:
+            server.left -= 1
+            return 404, {}, server.page
+        if request.method == "DELETE":
+            server.deleted += 1
+            return 204, {}, b""
+        if request.method in ("POST", "PUT"):
+            return 200, {"etag": '"e"'}, BEGUN
+        return 200, {}, UPLOADS
+
+    with Answering(answer) as server:
+        server.method, server.left, server.deleted = "DELETE", 1, 0
+        yield server
+
+
+def call(server, scheme, *words):
+    access = ["--anonymous"] if scheme == "gs" else []
+    return run_tool("--endpoint", server.url, "--path-style", "--retries", "2", *access, f"{scheme}://bucket/", *words,
+                    env=clean_environment(**KEYS))
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+@pytest.mark.parametrize("scheme, method, words", [
+    ("s3", "DELETE", ["delete", "key"]), ("s3", "DELETE", ["sweep", "key"]),
+    ("s3", "DELETE", ["upload", "key", "/etc/passwd", 5 << 20, "--abort"])])
+def test_404_of_a_proxy_does_not_count_as_a_deletion(ingress, page, scheme, method, words):
+    ingress.page, ingress.method = page, method
+    answer = call(ingress, scheme, *words)
+    assert answer.code == "OK" and ingress.left == 0, answer
+    assert ingress.deleted == 1
+
+
+@pytest.mark.parametrize("scheme", ["s3"])
+def test_lasting_404_of_a_proxy_is_an_invalid_reply(ingress, scheme):
+    ingress.page, ingress.left = ELSEWHERE[0], 10
+    answer = call(ingress, scheme, "delete", "key")
+    assert (answer.code, answer.id, ingress.left) == ("AGAIN", 1601, 8), answer
+
+
+def test_unknown_access_key_is_not_a_deletion():
+    """versitygw answers so, with a 404."""
+    with Answering(lambda request: (404, {}, b"<Error><Code>XAdminUserNotFound</Code></Error>")) as server:
+        answer = call(server, "s3", "delete", "key")
+    assert (answer.code, answer.id) == ("DENIED", 1401), answer
