@@ -42,6 +42,9 @@ void gcs_begin_compose(struct store_call *c, struct str name); /* POST .../o/<na
 void gcs_param_u64(struct store_call *c, const char *name, uint64_t value);
 void gcs_ask(struct store_call *c); /* adds the headers of every request; call it last */
 
+/* Is it a 404 of the store? For requests of metadata and deletions, whose refusals are JSON. */
+bool gcs_says_gone(const struct store_call *c, int status);
+
 /* Ends the call with the error of the reply. */
 void gcs_refused(struct store_call *c, int status);
 

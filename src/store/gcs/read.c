@@ -100,7 +100,7 @@ static void answered_which(struct store_call *c, int status)
                                            "404, but the metadata request finds the object"));
     } else if (c->success) {
         call_end(c, -(int)c->err.code);
-    } else if (status == 404) {
+    } else if (gcs_says_gone(c, status)) {
         err_set(&c->err, ERR_NOT_FOUND, "404: generation %" PRIu64 " is gone: the object was deleted", then);
         call_end(c, store_object_outdated(&c->err));
     } else {

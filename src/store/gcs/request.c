@@ -94,6 +94,20 @@ static struct str words_of(int status, struct str body)
                                                          : STR_NULL;
 }
 
+bool gcs_says_gone(const struct store_call *c, int status)
+{
+    auto_json j = NULL;
+    return status == 404 && json_parse(sbuf_str(&c->got), "the error", &j, ERR_IGNORED) == 0 && json_at(j, "error");
+}
+
+/* A proxy's 404, while the store restarts. The store's own is plain text only where the bytes of an object were
+ * requested, and then the metadata decides. */
+static bool is_of_proxy(const struct store_call *c, int status)
+{
+    bool counts_as_gone = str_is_any(str_of(c->method), "GET", "DELETE") && c->steps != &gcs_get_steps;
+    return status == 404 && counts_as_gone && c->job.op != STORE_OP_HEAD && !gcs_says_gone(c, status);
+}
+
 void gcs_refused(struct store_call *c, int status)
 {
     struct str code_word = STR_NULL, message = words_of(status, str_trim(sbuf_str(&c->got)));
@@ -110,6 +124,10 @@ void gcs_refused(struct store_call *c, int status)
     else if (wants_payer(status, message))
         code = err_fail(&c->err, ERR_DENIED, CIS_PAYER_MISSING, "400: bucket '%s' bills the requester",
                         c->job.store->bucket);
+    else if (is_of_proxy(c, status)) {
+        c->job.reply.may_retry = true;
+        code = err_fail(&c->err, ERR_AGAIN, CIS_REPLY_INVALID, "404: the reply is not from an object store");
+    }
     call_end(c, code);
 }
 

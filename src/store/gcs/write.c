@@ -141,7 +141,7 @@ static void build_delete(struct store_call *c)
 
 static void answered_delete(struct store_call *c, int status)
 {
-    if (c->success || status == 404)
+    if (c->success || gcs_says_gone(c, status))
         call_end(c, 0);
     else
         gcs_refused(c, status);
@@ -367,7 +367,7 @@ static void end_sweep(struct store_call *c, int status)
         c->job.reply = j->confirmed;
         c->job.reply.requests = requests;
         call_end(c, 0);
-    } else if (status == 0 || status == 404) {
+    } else if (status == 0 || gcs_says_gone(c, status)) {
         call_end(c, 0);
     } else {
         gcs_refused(c, status);
@@ -454,7 +454,7 @@ static void build_sweep_one(struct store_call *c)
 static void answered_sweep_one(struct store_call *c, int status)
 {
     struct gcs_job *j = gcs_of(c);
-    if (!c->success && status != 404)
+    if (!c->success && !gcs_says_gone(c, status))
         end_sweep(c, status);
     else if (++j->swept < j->page.count)
         call_go(c, &sweep_one_steps);

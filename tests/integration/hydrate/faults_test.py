@@ -135,7 +135,7 @@ def test_one_object_that_is_gone_is_left_out_if_that_is_asked_for(bucket, tmp_pa
     check(bucket, tmp_path / "out", prefix)
 
 
-@pytest.mark.parametrize("scheme", ["s3"])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize("text", ["404 page not found\n", "<html><head><title>404 Not Found</title></head></html>", ""])
 def test_404_of_a_proxy_is_not_a_missing_object(bucket, tmp_path, scheme, text):
     page = tmp_path / "page"

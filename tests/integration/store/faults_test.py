@@ -264,6 +264,9 @@ def ingress():
             return 204, {}, b""
         if request.method in ("POST", "PUT"):
             return 200, {"etag": '"e"'}, BEGUN
+        if "/storage/v1/" in request.path:
+            names = [] if server.deleted else [urllib.parse.parse_qs(urllib.parse.urlsplit(request.path).query)["prefix"][0] + "/0-1"]
+            return 200, {}, json.dumps({"items": [{"name": name} for name in names]}).encode()
         return 200, {}, UPLOADS
 
     with Answering(answer) as server:
@@ -280,7 +283,8 @@ def call(server, scheme, *words):
 @pytest.mark.parametrize("page", ELSEWHERE)
 @pytest.mark.parametrize("scheme, method, words", [
     ("s3", "DELETE", ["delete", "key"]), ("s3", "DELETE", ["sweep", "key"]),
-    ("s3", "DELETE", ["upload", "key", "/etc/passwd", 5 << 20, "--abort"])])
+    ("s3", "DELETE", ["upload", "key", "/etc/passwd", 5 << 20, "--abort"]),
+    ("gs", "DELETE", ["delete", "key"]), ("gs", "DELETE", ["sweep", "key"]), ("gs", "GET", ["sweep", "key"])])
 def test_404_of_a_proxy_does_not_count_as_a_deletion(ingress, page, scheme, method, words):
     ingress.page, ingress.method = page, method
     answer = call(ingress, scheme, *words)
@@ -288,7 +292,7 @@ def test_404_of_a_proxy_does_not_count_as_a_deletion(ingress, page, scheme, meth
     assert ingress.deleted == 1
 
 
-@pytest.mark.parametrize("scheme", ["s3"])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_lasting_404_of_a_proxy_is_an_invalid_reply(ingress, scheme):
     ingress.page, ingress.left = ELSEWHERE[0], 10
     answer = call(ingress, scheme, "delete", "key")
