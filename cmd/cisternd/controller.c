@@ -67,6 +67,7 @@ static void node_changed(void *ctx, struct str name, const json *)
 {
     struct controller_role *c = ctx;
     control_node_changed(c->control, name);
+    populate_node_changed(c->populate, name);
 }
 
 /* The kubelet updates its Node every few minutes; only a cordon matters. */
@@ -332,6 +333,7 @@ static int open_populate(struct controller_role *c, struct err *err)
         .volumes = c->volumes,
         .volumes_by_claim = BY_CLAIM,
         .volumes_by_source = BY_SOURCE,
+        .volumes_by_node = CONTROL_BY_NODE,
         .pvs = c->pvs,
         .pools = c->pools,
         .nodes = c->nodes,

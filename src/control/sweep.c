@@ -10,6 +10,7 @@
 
 #define NODE_LEASES "kube-node-lease"
 #define GRACE_NS (600 * NS_PER_SECOND)
+#define LEASE_LOOK_NS (60 * NS_PER_SECOND)
 #define TOMBSTONE_NS (UINT64_C(7) * 24 * 3600 * NS_PER_SECOND)
 #define SWEEP_NS (600 * NS_PER_SECOND)
 /* A younger volume may not have its PersistentVolume yet: CreateVolume has just returned. Never longer than the
@@ -30,8 +31,8 @@ static bool leads(const struct control *c)
 
 /* ---- objects around a volume ------------------------------------------------------------------------------------- */
 
-/* A node without Node object still lives if its kubelet renews its Lease. No event reports a missing renewal:
- * *ret_again_ns is the time when the Lease expires. */
+/* A node without Node object still lives if its kubelet renews its Lease. No event reports that the Lease expires, or
+ * was deleted, which takes a while after the Node: *ret_again_ns is the time to look again. */
 static int node_is_there(struct control *c, const char *node, bool *ret, uint64_t *ret_again_ns, struct err *err)
 {
     auto_json j = kube_informer_get(c->o.nodes, STR_NULL, str_of(node));
@@ -50,7 +51,7 @@ static int node_is_there(struct control *c, const char *node, bool *ret, uint64_
     int64_t left_ns = at_ns - clock_wall_ns() + (int64_t)or_default(c->o.node_gone_grace_ns, GRACE_NS);
     *ret = r == 0 && left_ns > 0;
     if (*ret)
-        *ret_again_ns = (uint64_t)left_ns;
+        *ret_again_ns = min_u64((uint64_t)left_ns, LEASE_LOOK_NS);
     return r;
 }
 

@@ -153,11 +153,13 @@ size_t kube_informer_count_by(struct kube_informer *i, int index, struct str val
 json *kube_informer_get_by_key(struct kube_informer *i, struct str key)
 {
     auto_mem char *text = NULL;
-    auto_lock(&i->lock);
-    const struct informer_object *x = informer_objects_find(&i->objects, key);
-    size_t len = x ? x->text_len : 0;
-    if (x)
-        text = str_dup((struct str){x->text, len});
+    size_t len = 0;
+    {
+        auto_lock(&i->lock);
+        const struct informer_object *x = informer_objects_find(&i->objects, key);
+        len = x ? x->text_len : 0;
+        text = x ? str_dup((struct str){x->text, len}) : NULL;
+    }
     return text ? tree_of((struct str){text, len}) : NULL;
 }
 

@@ -123,6 +123,12 @@ void populate_pv_changed(struct populate *p, const json *pv)
         populate_enqueue(p, 'v', json_str_at(pv, "metadata.name"));
 }
 
+void populate_node_changed(struct populate *p, struct str node)
+{
+    if (p)
+        kube_informer_each(p->o.volumes, p->o.volumes_by_node, node, populate_enqueue_volume, p);
+}
+
 static void job_changed(void *ctx, struct str, const json *job)
 {
     struct str order = job_annotation(job, JOB_ANNOTATION_ORDER), uid = job_label(job, JOB_LABEL_CLAIM);

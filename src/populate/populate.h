@@ -22,7 +22,7 @@ struct populate_options {
     const struct kube_lease *lease; /* NULL: this process always leads */
     struct kube_events *events;
     struct kube_informer *volumes; /* CisternVolumes, with the indexes below under these numbers */
-    int volumes_by_claim, volumes_by_source;
+    int volumes_by_claim, volumes_by_source, volumes_by_node;
     struct kube_informer *pvs; /* PersistentVolumes, with the index below under this number */
     int pvs_by_claim;
     struct kube_informer *pools; /* CisternPools, with the index below under this number */
@@ -39,8 +39,8 @@ struct populate_options {
     bool (*may_probe)(void *ctx); /* false: the addresses that a probe must not reach are not known yet */
 };
 
-/* The indexes on CisternVolumes: by the uid of the target claim (spec.claimRef.uid), and by "<namespace>/<name>" of the
- * source. */
+/* The indexes on CisternVolumes: by the uid of the target claim (spec.claimRef.uid), by "<namespace>/<name>" of the
+ * source, and by spec.nodeName. */
 void populate_index_source(const json *volume, struct sbuf *ret_value);
 /* On PersistentVolumes: by the uid of the target claim, also of those that the prime claim has. */
 void populate_index_pv(const json *pv, struct sbuf *ret_value);
@@ -60,3 +60,5 @@ void populate_lead(struct populate *p);
 void populate_volume_changed(struct populate *p, struct str name, const json *volume);
 /* The same for a PersistentVolume. */
 void populate_pv_changed(struct populate *p, const json *pv);
+/* A node was added, deleted or cordoned: the Jobs of its volumes depend on it. */
+void populate_node_changed(struct populate *p, struct str node);

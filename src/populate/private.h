@@ -50,9 +50,9 @@ struct key_state {
         USERS_UNKNOWN,
         USERS_UNMOUNTED,
         USERS_MOUNTED
-    } users;             /* when pods in user namespaces were last looked for */
-    unsigned probes;     /* of a source: number of probes that its status includes */
-    uint64_t generation; /* of a source, when its volumes were last enqueued; 0: unknown */
+    } users;         /* when pods in user namespaces were last looked for */
+    unsigned probes; /* of a source: number of probes that its status includes */
+    uint64_t edit;   /* of a source: hash of its uid and generation when its volumes were last enqueued; 0: never */
 };
 
 enum { POD_LIST_SLOTS = 256 };

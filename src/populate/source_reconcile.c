@@ -45,19 +45,29 @@ static void send_events(struct populate *p, struct key_state *m, const struct ap
         populate_event_send(p, &about, &report);
 }
 
-/* `suspend` and `retry` apply to existing volumes. After a start all volumes are reconciled anyway. */
+/* `suspend` and `retry` apply to existing volumes, also those of a source that was deleted and created again. */
 static void follow_edit(struct populate *p, struct key_state *m, const struct api_source *s, struct str key)
 {
-    if (m->generation && m->generation != s->meta.generation)
+    uint64_t edit = str_hash(str_of(s->meta.uid), s->meta.generation);
+    if (m->edit != edit)
         kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, populate_enqueue_volume, p);
-    m->generation = s->meta.generation;
+    m->edit = edit;
+}
+
+/* The volumes of a source that was suspended go on without it. */
+static void follow_deletion(struct populate *p, struct str key)
+{
+    if (!key_state_get(p, 's', key, false))
+        return;
+    key_state_remove(p, 's', key);
+    kube_informer_each(p->o.volumes, p->o.volumes_by_source, key, populate_enqueue_volume, p);
 }
 
 int source_reconcile(struct populate *p, struct str key, uint64_t *again_ns, struct err *err)
 {
     auto_json object = kube_informer_get_by_key(p->sources, key);
     if (!object) {
-        key_state_remove(p, 's', key);
+        follow_deletion(p, key);
         return 0;
     }
     struct key_state *m = key_state_get(p, 's', key, true);

@@ -474,6 +474,19 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
     world.wait_for_bound(ns)
 
 
+def test_the_volumes_of_a_suspended_source_go_on_with_its_successor(world, ns):
+    world.every_node(hydrates=False)
+    world.make_claim(ns)
+    world.make_pod(ns)
+    wait_for(world.jobs)
+    change_source(world, ns, suspend=True)
+    wait_for(lambda: not world.jobs(), what="its job has ended")
+    world.every_node(hydrates=True)
+    world.cluster.delete(f"{API}/namespaces/{ns}/bucketsources/data")
+    world.make_source(ns)
+    world.wait_for_bound(ns)
+
+
 def test_a_repeated_failure_is_reported_once_a_minute(world, ns):
     world.every_node(fault={"object": "data/a", "id": "CIS1429", "code": "AGAIN", "message": "503", "attempts": 8})
     world.make_claim(ns)

@@ -3,7 +3,7 @@
 hold a drain, and for how long."""
 import pytest
 
-from integration.lib.claims import API, condition, running_world, wait_for
+from integration.lib.claims import API, condition, now, running_world, wait_for
 
 from .exports_test import exporting, fill
 
@@ -151,3 +151,23 @@ def test_a_pod_that_a_drain_does_not_evict_holds_it_for_no_longer_than_an_admini
         assert times() == [None, None]
         world.cluster.delete("/apis/apps/v1/namespaces/agents/daemonsets/agent")
         world.empty("agents")
+
+
+def test_a_node_that_is_away_for_a_while_has_its_exports_and_its_hold_again():
+    with running_world(nodes=1) as world:
+        world.make_namespace("away")
+        world.make_source("away", export={"uri": "s3://results/"})
+        ids = fill(world, "away", ["used", "due"])
+        names = {claim: world.claim("away", claim)["spec"]["volumeName"] for claim in ids}
+        use(world, names["used"])
+        fail_export(world, names["due"])
+        wait_for(lambda: jobs_of(world, ids["used"], "hold") and jobs_of(world, ids["due"], "export"))
+        node = world.cluster.get("/api/v1/nodes/node-0")
+        # Its kubelet lives: else the order would say that the node has gone, and that it is back.
+        world.cluster.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", {
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-0"},
+            "spec": {"holderIdentity": "node-0", "leaseDurationSeconds": 40, "renewTime": now().replace("Z", ".000000Z")}})
+        world.cluster.delete("/api/v1/nodes/node-0")
+        wait_for(lambda: not world.jobs(), what="their pods would stay Pending")
+        world.cluster.create("/api/v1/nodes", {"metadata": {k: node["metadata"][k] for k in ("name", "labels")}})
+        wait_for(lambda: jobs_of(world, ids["used"], "hold") and jobs_of(world, ids["due"], "export"), what="they are here again")
