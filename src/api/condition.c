@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/condition.h"
+#include "api/source.h"
+#include "api/volume.h"
 #include "util/json_fields.h"
 #include <stdio.h>
 
@@ -59,15 +61,30 @@ static bool replace(char **text, const char *with)
     return true;
 }
 
+static bool is_own(const char *type)
+{
+    return str_is_any(str_of(type), API_PROVISIONED, API_HYDRATED, API_VERIFIED, API_MOUNTED, API_EXPORTED, API_HEALTHY,
+                      API_DELETION_HELD, API_NODE_GONE, API_ACCEPTED, API_IDENTITY_READY, API_REACHABLE, API_LISTED,
+                      API_EXPORTABLE, API_READY);
+}
+
+/* Cistern has fewer types than API_CONDITIONS_MAX, so there is one of another program. */
+static void remove_foreign(struct api_conditions *c)
+{
+    size_t i = 0;
+    while (i + 1 < c->count && is_own(c->items[i].type))
+        i++;
+    json_fields_clear(fields, countof(fields), &c->items[i]);
+    memmove(&c->items[i], &c->items[i + 1], (--c->count - i) * sizeof c->items[0]);
+}
+
 static struct api_condition *find_or_add(struct api_conditions *c, const char *type)
 {
     struct api_condition *one = find(c, type);
     if (one)
         return one;
-    if (c->count == API_CONDITIONS_MAX) { /* of others: Cistern has fewer types, and those set here come last */
-        json_fields_clear(fields, countof(fields), &c->items[0]);
-        memmove(&c->items[0], &c->items[1], --c->count * sizeof c->items[0]);
-    }
+    if (c->count == API_CONDITIONS_MAX)
+        remove_foreign(c);
     one = &c->items[c->count++];
     *one = (struct api_condition){0};
     one->type = str_dup(str_of(type));

@@ -31,7 +31,7 @@ bool api_condition_is(const struct api_conditions *c, const char *type, enum api
 bool api_condition_says(const struct api_conditions *c, const char *type, enum api_truth status, const char *reason);
 
 /* Sets a condition; its time changes only with its status. True if it must be written: a member other than the
- * generation changed. A new type beyond API_CONDITIONS_MAX takes the place of the first condition. */
+ * generation changed. If all API_CONDITIONS_MAX are in use, a new type takes the place of another program's. */
 bool api_condition_set(struct api_conditions *c, const char *type, enum api_truth status, const char *reason,
                        uint64_t generation, int64_t now_ns, const char *fmt, ...) printf_like(7, 8);
 

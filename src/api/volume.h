@@ -50,7 +50,7 @@ enum api_phase {
 #define API_REASON_NOT_MOUNTED "NotMounted" /* Mounted False: no pod uses the volume */
 #define API_REASON_MOUNTS_LOST "MountsLost" /* Mounted False: no keeper has the mount */
 #define API_REASON_VOLUME_FULL "VolumeFull" /* Healthy False */
-#define API_REASON_UNREADABLE "Unreadable"  /* Healthy False: the volume's record on the disk is missing or corrupt */
+#define API_REASON_UNREADABLE "Unreadable"  /* Healthy False: its record is missing or corrupt, or its disk fails */
 #define API_REASON_NOTHING_WRITTEN "NothingWritten" /* Exported True: no pod could write yet */
 /* Exported False: an export is to begin, runs, has not succeeded within export.deadline, or failed. */
 #define API_REASON_EXPORT_DUE "ExportDue"

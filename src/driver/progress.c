@@ -88,7 +88,7 @@ static void add_space(const struct volume *v, struct health *h)
     char left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX];
     struct err err;
     int r = volume_usage(v, &u, &err);
-    if (r < 0 && r != -ERR_BUSY) /* BUSY: it is not mounted */
+    if (r == -ERR_IO)
         snprintf(health_add(h, CSI__V1__VOLUME_HEALTH_ERROR_TYPE__INACCESSIBLE, "Unreadable")->message, HEALTH_TEXT_MAX,
                  "%.*s", HEALTH_TEXT_MAX - 1, err.text);
     else if (r == 0 && volume_usage_is_full(&u))

@@ -19,8 +19,8 @@
 
 enum { STATX_CACHED = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT };
 
-/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind. So each mount has at most
- * one of them, and their number is limited. */
+/* A thread in statfs(2) on a mount that does not answer cannot be ended: it is left behind. So such a mount gets no
+ * further query, and their number is limited. */
 enum { QUERIES_MAX = 16 };
 
 struct statfs_query {

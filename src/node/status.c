@@ -439,14 +439,21 @@ static enum api_phase set_failure(struct status_writer *w)
     return reason ? API_PHASE_FAILED : API_PHASE_PROVISIONING;
 }
 
+/* An export may run, or be due, and a disk that fails now may answer again: then the last phase holds. */
+static enum api_phase set_unreadable(struct status_writer *w)
+{
+    enum api_phase last = w->v->status.phase;
+    bool holds = w->o->failure->code == ERR_IO || last == API_PHASE_EXPORTING || last == API_PHASE_EXPORT_FAILED;
+    set_from_err(w, API_HEALTHY, API_REASON_UNREADABLE, w->o->failure);
+    return holds ? last : API_PHASE_FAILED;
+}
+
 /* Sets the conditions, and returns the phase. */
 static enum api_phase set_conditions(struct status_writer *w)
 {
     const struct action_outcome *o = w->o;
-    if (!w->f) {
-        set_from_err(w, API_HEALTHY, API_REASON_UNREADABLE, w->o->failure);
-        return API_PHASE_FAILED;
-    }
+    if (!w->f)
+        return set_unreadable(w);
     if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_GONE)
         return set_released(w);
     if (o->action == ACTION_RELEASE && !o->failure && o->release == RELEASE_HELD)

@@ -250,7 +250,7 @@ static int attach(const struct disk *d, const char *label, struct err *err)
         r = attach_once(d, fd, label, err);
         bool freed = r < 0 && (err->sys == ENXIO || err->sys == ENODEV);
         /* XFS shuts down when its log cannot be written. A mount that replays the log ends that. */
-        bool is_shut_down = r < 0 && err->sys == EIO && image_detach(d, ERR_IGNORED) == 0;
+        bool is_shut_down = r < 0 && err->sys == EIO && attempt == 1 && image_detach(d, ERR_IGNORED) == 0;
         if (!(freed || is_shut_down) || attempt == ATTACH_ATTEMPTS)
             return r;
     }

@@ -57,29 +57,33 @@ int store_found_nothing(const struct store *s, const char *uri, uint64_t exclude
 {
     struct str prefix = store_prefix(s);
     size_t key_len = versioned_len(prefix), plain_len = strcspn(prefix.ptr, "*?[");
-    size_t dir_len = path_directory_len(str_sub(prefix, 0, plain_len));
+    struct str dir = str_sub(prefix, 0, path_directory_len(str_sub(prefix, 0, plain_len))), shown = prefix;
     if (excluded > 0)
         return err_fail(err, ERR_NOT_FOUND, CIS_SOURCE_EMPTY,
                         "'%s' selects no object: include and exclude leave out all %" PRIu64
                         "; patterns match paths below the URI, in the same case",
                         uri, excluded);
-    if (key_len > 0)
+    if (key_len > 0) {
+        shown = str_sub(prefix, 0, key_len);
         err_set(
             err, ERR_NOT_FOUND,
             "'%s': no object has this key, and a URI names no version: write %s://%.*s/%.*s: the current version is "
             "read",
             uri, store_scheme(s), STR_FMT(store_bucket(s)), (int)min_u64(key_len, 80), prefix.ptr);
-    else if (plain_len < prefix.len)
+    } else if (plain_len < prefix.len) {
+        shown = dir.len ? str_sub(dir, 0, dir.len - 1) : dir;
         err_set(err, ERR_NOT_FOUND,
                 "'%s': no object has this key, and a URI has no wildcards: use %s://%.*s/%.*s with --include '%.*s' (a "
                 "BucketSource: include)",
-                uri, store_scheme(s), STR_FMT(store_bucket(s)), STR_FMT(str_sub(prefix, 0, dir_len)),
-                STR_FMT(str_from(prefix, dir_len)));
-    else if (str_ends(str_of(uri), STR(" ")) || str_ends(str_of(uri), STR("\n")))
+                uri, store_scheme(s), STR_FMT(store_bucket(s)), STR_FMT(dir), STR_FMT(str_from(prefix, dir.len)));
+    } else if (str_ends(prefix, STR(" ")) || str_ends(prefix, STR("\n"))) {
+        shown = str_trim(prefix);
         err_set(err, ERR_NOT_FOUND, "'%s': no object has this key, which ends with a blank: remove the blank", uri);
-    else if (!store_names_object(s))
+    } else if (!store_names_object(s)) {
         return err_fail(err, ERR_NOT_FOUND, CIS_SOURCE_EMPTY, "'%s': no object is below this prefix", uri);
-    else
+    } else {
         err_set(err, ERR_NOT_FOUND, "'%s': no object has this key", uri);
-    return err_advise(err, CIS_KEY_NOT_FOUND, (int)min_u64(strlen(uri), 80), uri);
+    }
+    return err_advise(err, CIS_KEY_NOT_FOUND, store_scheme(s), STR_FMT(store_bucket(s)), shown.len ? "/" : "",
+                      (int)min_u64(shown.len, 60), shown.ptr);
 }

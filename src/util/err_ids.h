@@ -21,7 +21,7 @@
     X(1403, ACCESS_DENIED, "grant the missing permission, or use other credentials") \
     X(1404, OBJECT_NOT_FOUND, "check the key; run the same command again if the object was deleted after it was listed") \
     X(1405, BUCKET_NOT_FOUND, "check the bucket or directory, the endpoint and the account") \
-    X(1406, KEY_NOT_FOUND, "check the key; for all objects below a prefix write %.*s/") \
+    X(1406, KEY_NOT_FOUND, "check the key; for all objects below a prefix write %s://%.*s%s%.*s/") \
     X(1408, STORE_TIMEOUT, "check the network and the load of the store, then try again") \
     X(1409, OBJECT_CHANGED, "run the same command again to list the source again") \
     X(1410, OBJECT_BUSY, "try again after the other request on this object has ended") \
@@ -194,7 +194,7 @@
     X(5111, CONTROLLER_STARTING, "retry in a few seconds") \
     X(5112, VOLUME_RETAINED, "set the reclaim policy to Delete and release the claim") \
     X(5114, POOL_NOT_REPORTED, "wait; check that the driver runs on that node") \
-    X(5201, CLAIM_SOURCE_NOT_FOUND, "create it; the claim waits (without data and export: create the claim again without dataSourceRef)") \
+    X(5201, CLAIM_SOURCE_NOT_FOUND, "create it; the claim waits (without data and export: create the claim again without this reference)") \
     X(5202, SOURCE_OTHER_NAMESPACE, "name a BucketSource of the claim's own namespace") \
     X(5203, CLASS_BINDS_IMMEDIATELY, "create a class with WaitForFirstConsumer and a new claim") \
     X(5204, CLASS_OTHER_DRIVER, "use a class of " NAME_DRIVER) \

@@ -191,7 +191,7 @@ def test_without_the_right_to_abort_a_killed_export_leaves_its_upload_behind(min
 def named_in_messages(backend, pattern):
     """{operation: the permissions that its message names}"""
     text = (TOP / f"src/store/{backend}/backend.c").read_text()
-    return {op: set(re.findall(pattern, words)) for op, words in re.findall(r"\[JOB_(\w+)\] = \"([^\"]*)\"", text)}
+    return {op: set(re.findall(pattern, words)) for op, words in re.findall(r"\[STORE_OP_(\w+)\] = \"([^\"]*)\"", text)}
 
 
 def test_the_rights_are_those_that_messages_name():

@@ -139,7 +139,8 @@ def test_retries_onto_a_mount_that_does_not_answer_hold_up_no_other_volume(drive
         driver.publish(other)
     finally:
         os.kill(serving, signal.SIGCONT)
-    assert (driver.publish(volume, "second", SHARED) / "file").read_text() == "words"
+    insist(driver, lambda client: client.call("NodePublishVolume", **driver.publish_fields(volume, "second", SHARED)))
+    assert (driver.target(volume, "second") / "file").read_text() == "words"
 
 
 def test_calls_that_need_a_frozen_keeper_end_with_the_cause(driver, volume):

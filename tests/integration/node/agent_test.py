@@ -57,7 +57,7 @@ def test_an_order_that_makes_no_sense_is_refused_by_its_field(agent, orders):
 def test_an_order_for_another_pool_uuid_is_refused_and_one_for_another_node_is_not_looked_at(agent, orders):
     orders.wait_for_pool()
     orders.order("pvc-old", pool_uuid="0123456789ab", **blank())
-    assert "CIS3001" in orders.wait("pvc-old", "Provisioned", "False", "PoolChanged")["message"]
+    assert "CIS5104" in orders.wait("pvc-old", "Provisioned", "False", "PoolChanged")["message"]
     orders.order("pvc-else", node="node-2", **blank())
     time.sleep(1)
     assert orders.status("pvc-else") == {}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/condition.h"
+#include "api/volume.h"
 #include "unit.h"
 #include "util/clock.h"
 #include <string.h>
@@ -77,18 +78,20 @@ static void conditions_of_others_leave_room(void **state)
     for (int i = 0; i < API_CONDITIONS_MAX; i++) {
         char type[] = {'F', (char)('a' + i), '\0'};
         json *one = json_new_object();
-        json_set_str(one, "type", str_of(type));
+        json_set_str(one, "type", i == 0 ? STR(API_HEALTHY) : str_of(type));
         json_set_str(one, "status", STR("True"));
         json_append(many, one);
     }
     assert_int_equal(api_conditions_read(many, &c, &err), 0);
-    assert_string_equal(api_condition_find(&c, "Fa")->reason, "");
-    assert_true(api_condition_set(&c, "A", API_TRUE, "R", 1, 1, "a"));
-    assert_true(api_condition_set(&c, "B", API_FALSE, "R", 1, 1, "b"));
+    assert_string_equal(api_condition_find(&c, "Fb")->reason, "");
+    assert_true(api_condition_set(&c, API_MOUNTED, API_TRUE, "R", 1, 1, "a"));
+    assert_true(api_condition_set(&c, API_EXPORTED, API_FALSE, "R", 1, 1, "b"));
     assert_int_equal(c.count, API_CONDITIONS_MAX);
-    assert_true(api_condition_says(&c, "A", API_TRUE, "R") && api_condition_says(&c, "B", API_FALSE, "R"));
-    assert_null(api_condition_find(&c, "Fb"));
-    assert_true(api_condition_is(&c, "Fc", API_TRUE));
+    assert_true(api_condition_says(&c, API_MOUNTED, API_TRUE, "R"));
+    assert_true(api_condition_says(&c, API_EXPORTED, API_FALSE, "R"));
+    assert_true(api_condition_is(&c, API_HEALTHY, API_TRUE));
+    assert_null(api_condition_find(&c, "Fc"));
+    assert_true(api_condition_is(&c, "Fd", API_TRUE));
     api_conditions_done(&c);
 }
 

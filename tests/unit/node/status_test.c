@@ -184,9 +184,31 @@ static void a_stopped_run_of_a_volume_that_was_deleted_by_hand_does_not_resume(v
     assert_non_null(strstr(api_condition_find(&v->status.conditions, API_HYDRATED)->message, "delete the claim"));
 }
 
+static void a_disk_that_fails_keeps_the_phase_and_the_export(void **state)
+{
+    (void)state;
+    static const struct {
+        enum api_phase was, is;
+        enum err_code code;
+    } cases[] = {{API_PHASE_READY, API_PHASE_READY, ERR_IO},
+                 {API_PHASE_EXPORTING, API_PHASE_EXPORTING, ERR_IO},
+                 {API_PHASE_EXPORT_FAILED, API_PHASE_EXPORT_FAILED, ERR_CORRUPT},
+                 {API_PHASE_READY, API_PHASE_FAILED, ERR_CORRUPT}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct err why;
+        auto_api_volume v = volume("0123456789ab");
+        v->status.phase = cases[i].was;
+        err_set(&why, cases[i].code, "cannot read");
+        status_build_unreadable(v, &why, 1);
+        assert_int_equal(v->status.phase, cases[i].is);
+        assert_true(api_condition_says(&v->status.conditions, API_HEALTHY, API_FALSE, API_REASON_UNREADABLE));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_disk_that_fails_keeps_the_phase_and_the_export),
         cmocka_unit_test(a_condition_that_became_false_is_reported_once),
         cmocka_unit_test(another_pool_under_a_volume_is_a_loss_that_was_made_good),
         cmocka_unit_test(a_run_that_writes_no_status_is_silent),
