@@ -78,9 +78,8 @@ int claim_space_describe_pool(struct populate *p, const struct claim_pair *c, st
     auto_json class = kube_informer_get(p->classes, STR_NULL, c->target.class_name);
     auto_mem char *pool = str_dup(pool_of(class));
     if (claim_space_awaits_pools(p))
-        return err_fail(
-            err, ERR_PENDING, CIS_CLAIM_POOL_NOT_FOUND,
-            "waiting for the node drivers, which start after an installation: none has reported a pool yet");
+        return err_fail(err, ERR_PENDING, CIS_CLAIM_POOL_NOT_FOUND,
+                        "waiting for the node drivers: none has reported a pool yet");
     return err_fail(err, ERR_NOT_FOUND, CIS_CLAIM_POOL_NOT_FOUND,
                     "StorageClass %.*s: no node%s has a pool '%s'; kubectl get cisternpools lists the pools",
                     STR_FMT(c->target.class_name), topologies_of(class) ? " of its allowedTopologies" : "", pool);

@@ -205,6 +205,6 @@ def test_a_file_system_that_shut_down_is_unhealthy_until_the_pod_has_gone(agent,
     assert "Input/output error" in said["message"]
     agent.unpublish(volume_id)
     agent.unstage(volume_id)
-    orders.wait_touching("pvc-1", "Healthy", "True")
+    orders.wait_touching("pvc-1", "Healthy", "True")  # it is mounted again
     agent.stage(volume_id)
     assert (agent.publish(volume_id) / "file").read_text() == "words"
