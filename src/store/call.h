@@ -122,3 +122,6 @@ bool call_status_slows_down(int status); /* the store asks for fewer requests */
 
 /* Limits the retries of a denied request. `renew`: the credentials are the cause, so fetch others. */
 void call_refused(struct store_call *c, bool renew);
+
+/* For a 404 that no store sends: sets call->err, and the attempt may be repeated. Returns the code. */
+int call_refused_by_proxy(struct store_call *c);

@@ -98,6 +98,12 @@ void call_refused(struct store_call *c, bool renew)
     c->job.reply.attempts_max = denials_attempts_max(c->job.store->denials, c->job.op, renewed);
 }
 
+int call_refused_by_proxy(struct store_call *c)
+{
+    c->job.reply.may_retry = true;
+    return err_fail(&c->err, ERR_AGAIN, CIS_REPLY_INVALID, "404: the reply is not from an object store");
+}
+
 bool call_is_redirect(int status)
 {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;

@@ -124,10 +124,8 @@ void gcs_refused(struct store_call *c, int status)
     else if (wants_payer(status, message))
         code = err_fail(&c->err, ERR_DENIED, CIS_PAYER_MISSING, "400: bucket '%s' bills the requester",
                         c->job.store->bucket);
-    else if (is_of_proxy(c, status)) {
-        c->job.reply.may_retry = true;
-        code = err_fail(&c->err, ERR_AGAIN, CIS_REPLY_INVALID, "404: the reply is not from an object store");
-    }
+    else if (is_of_proxy(c, status))
+        code = call_refused_by_proxy(c);
     call_end(c, code);
 }
 

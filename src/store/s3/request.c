@@ -283,10 +283,8 @@ static bool is_of_proxy(const struct store_call *c, const struct status_words *w
 /* Codes of temporary errors with the status of a permanent one. */
 static int passing(struct store_call *c, int code, const struct status_words *w)
 {
-    if (is_of_proxy(c, w)) {
-        c->job.reply.may_retry = true;
-        return err_fail(&c->err, ERR_AGAIN, CIS_REPLY_INVALID, "404: the reply is not from an object store");
-    }
+    if (is_of_proxy(c, w))
+        return call_refused_by_proxy(c);
     if (asks_for_less(w->code)) {
         c->job.reply.may_retry = c->job.reply.slow_down = true;
         c->err.code = ERR_AGAIN;
