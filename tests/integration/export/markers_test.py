@@ -38,6 +38,15 @@ class Checkpoints:
     def run(self, *flags, code=0, **env):
         return self.end(self.start(*flags, **env), code)
 
+    def kill_at(self, fault):
+        """A run that is killed once the bucket has answered with the fault."""
+        self.bucket.fault(fault)
+        child = self.start()
+        wait_for(lambda: self.bucket.fired()[0] > 0 or child.poll() is not None)
+        child.kill()
+        self.end(child, -9)
+        self.bucket.no_faults()
+
     def changed_while_sent(self, change, code=1):
         """The first PUT is refused until `change` was made; returns what the run wrote to stderr."""
         self.bucket.fault("op=put,do=status:503:0")
@@ -171,12 +180,7 @@ def test_marker_is_withdrawn_though_a_kill_came_between_its_record_and_its_end(c
     checkpoints.write("step-1/a", content=b"old")
     checkpoints.run()
     checkpoints.write("step-1/a", content=b"new!")
-    checkpoints.bucket.fault("op=delete,do=status:503:0")
-    child = checkpoints.start()
-    wait_for(lambda: checkpoints.bucket.fired()[0] > 0 or child.poll() is not None)
-    child.kill()
-    checkpoints.end(child, -9)
-    checkpoints.bucket.no_faults()
+    checkpoints.kill_at("op=delete,do=status:503:0")
     checkpoints.bucket.fault("op=put,key=p/step-1/a,do=status:403:0")
     checkpoints.run(code=4)
     assert checkpoints.bucket.content("p/step-1/a") == b"old" and "p/step-1/DONE" not in checkpoints.there()
@@ -228,12 +232,7 @@ def test_upload_of_a_marker_that_is_no_longer_a_file_is_aborted_and_an_empty_mar
     if "before" in gone:
         checkpoints.run()
     checkpoints.write("step-1/DONE", content=bytes(9 << 20))
-    checkpoints.bucket.fault("op=put,key=p/step-1/DONE,do=status:503:0")
-    child = checkpoints.start()
-    wait_for(lambda: checkpoints.bucket.fired()[0] > 0 or child.poll() is not None)
-    child.kill()
-    checkpoints.end(child, -9)
-    checkpoints.bucket.no_faults()
+    checkpoints.kill_at("op=put,key=p/step-1/DONE,do=status:503:0")
     assert b"<Upload>" in checkpoints.bucket.ask("/bench?uploads&prefix=")
     if gone.startswith("removed"):
         (checkpoints.src / "step-1/DONE").unlink()

@@ -459,12 +459,16 @@ def test_retry_of_a_source_reaches_the_volumes_that_exist_and_wakes_their_node(w
     world.wait_for_bound(ns)
 
 
-def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is_not(world, ns):
+def suspend_while_it_is_filled(world, ns):
     world.every_node(hydrates=False)
     world.make_claim(ns)
     world.make_pod(ns)
     wait_for(world.jobs)
     change_source(world, ns, suspend=True)
+
+
+def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is_not(world, ns):
+    suspend_while_it_is_filled(world, ns)
     wait_for(lambda: not [j for j in world.jobs() if "deletionTimestamp" not in j["metadata"]], what="the job is ended")
     wait_for(lambda: not world.jobs())  # its pod works until then
     world.every_node(hydrates=True)
@@ -475,11 +479,7 @@ def test_a_source_that_is_suspended_ends_its_jobs_at_once_and_goes_on_when_it_is
 
 
 def test_the_volumes_of_a_suspended_source_go_on_with_its_successor(world, ns):
-    world.every_node(hydrates=False)
-    world.make_claim(ns)
-    world.make_pod(ns)
-    wait_for(world.jobs)
-    change_source(world, ns, suspend=True)
+    suspend_while_it_is_filled(world, ns)
     wait_for(lambda: not world.jobs(), what="its job has ended")
     world.every_node(hydrates=True)
     world.cluster.delete(f"{API}/namespaces/{ns}/bucketsources/data")
